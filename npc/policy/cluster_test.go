@@ -5,20 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // compiledCluster compiles a ClusterNetworkPolicy, given by its spec as YAML.
 func compiledCluster(t *testing.T, spec string) Cluster {
 	t.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{}
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		t.Fatalf("%s: %v", spec, err)
-	}
-	return CompileCluster(o)
+	return CompileCluster(fixture.ClusterPolicy(t, "p", spec))
 }
 
 // text returns a rule as: Accept PEER, PEER by PORTS, PORTS.

@@ -5,23 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // compiled returns a policy that allows ingress from peers to ports; each is a list in YAML.
 func compiled(t *testing.T, limits quota.Limits, peers, ports string) Policy {
 	t.Helper()
-	o := &networkingv1.NetworkPolicy{}
-	o.Namespace = "shop"
 	spec := fmt.Sprintf(`{podSelector: {}, policyTypes: [Ingress], ingress: [{from: [%s], ports: [%s]}]}`, peers, ports)
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		t.Fatal(err)
-	}
-	return Compile(o, limits)
+	return Compile(fixture.Policy(t, "shop/p", spec), limits)
 }
 
 // numbered returns n items of a list, with their number in place of %d.

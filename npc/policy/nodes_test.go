@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weave-npc/weave-npc/npc"
 )
 
@@ -24,12 +21,8 @@ func TestS89_PeersByNodesFailClosed(t *testing.T) {
 	} {
 		for _, action := range []string{"Accept", "Deny", "Pass"} {
 			t.Run(name+" "+action, func(t *testing.T) {
-				o := &v1alpha2.ClusterNetworkPolicy{}
 				text := fmt.Sprintf("{tier: Admin, subject: {namespaces: {}}, egress: [{action: %s, to: [{namespaces: {}}, %s]}]}", action, c.peer)
-				if err := yaml.UnmarshalStrict([]byte(text), &o.Spec); err != nil {
-					t.Fatal(err)
-				}
-				p := CompileCluster(o)
+				p := compiledCluster(t, text)
 				r := p.Rules[npc.Egress][0]
 				switch {
 				case c.want == "" && (p.Invalid != nil || len(r.Peers) == 0 || r.AnyPeer || r.Action.String() != action):
@@ -49,11 +42,7 @@ func TestRulesAreDistinguishedByTheirNodes(t *testing.T) {
 	keys := map[string]string{}
 	for _, peer := range []string{"{nodes: {}}", "{nodes: {matchLabels: {zone: x}}}", "{nodes: {matchLabels: {zone: y}}}", "{namespaces: {}}",
 		"{namespaces: {matchLabels: {zone: x}}}"} {
-		o := &v1alpha2.ClusterNetworkPolicy{}
-		if err := yaml.UnmarshalStrict([]byte("{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: ["+peer+"]}]}"), &o.Spec); err != nil {
-			t.Fatal(err)
-		}
-		p := CompileCluster(o)
+		p := compiledCluster(t, "{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: ["+peer+"]}]}")
 		key := strings.Join(p.Rules[npc.Egress][0].Key(), "|")
 		if other, known := keys[key]; known {
 			t.Errorf("%s has the key of %s, %s", peer, other, key)

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // TestInvalidPolicies shows the errors of policies that cannot be compiled.
@@ -36,11 +36,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"key of an odd value": {`{podSelector: {matchLabels: {"a b": "b c"}}}`, "spec.podSelector: matchLabels: key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &networkingv1.NetworkPolicy{}
-			if err := yaml.UnmarshalStrict([]byte(c.spec), &o.Spec); err != nil {
-				t.Fatal(err)
-			}
-			p := Compile(o, quota.Default())
+			p := Compile(fixture.Policy(t, "shop/p", c.spec), quota.Default())
 			got := ""
 			if p.Invalid != nil {
 				got = p.Invalid.Error()
@@ -71,11 +67,8 @@ func TestPortMatches(t *testing.T) {
 			"-p tcp -m multiport --dports 1:2,4:5,7:8,10:11,13:14,16:17,19:20\n-p tcp -m tcp --dport 22:23"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ports []networkingv1.NetworkPolicyPort
-			if err := yaml.UnmarshalStrict([]byte(c.ports), &ports); err != nil {
-				t.Fatal(err)
-			}
-			r, err := compileRule(npc.Ingress, "", nil, ports)
+			ports := fixture.Object[[]networkingv1.NetworkPolicyPort](t, c.ports)
+			r, err := compileRule(npc.Ingress, "", nil, *ports)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,14 +86,9 @@ func TestPortMatches(t *testing.T) {
 // TestBothForms shows that Rules keeps the peers and ports of the object in their order, and Merged those that the
 // kernel needs.
 func TestBothForms(t *testing.T) {
-	o := &networkingv1.NetworkPolicy{}
-	o.Namespace = "shop"
 	spec := `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/9}}, {podSelector: {matchLabels: {a: "b c"}}}, {}, {namespaceSelector: {}},
 		{ipBlock: {cidr: "fd00::/8"}}, {ipBlock: {cidr: 10.128.0.0/9}}], ports: [{port: 90}, {port: http}, {port: 80, endPort: 89}, {protocol: UDP}]}]}`
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		t.Fatal(err)
-	}
-	p := Compile(o, quota.Default())
+	p := Compile(fixture.Policy(t, "shop/p", spec), quota.Default())
 	if p.Invalid != nil {
 		t.Fatal(p.Invalid)
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // TestSelectors shows which labels selectors match, what others lack, and how selectors are written down.
@@ -30,11 +31,7 @@ func TestSelectors(t *testing.T) {
 		{"such a value or another", `{matchExpressions: [{key: app, operator: In, values: ["no label;", web]}]}`, "app in (web)", true, "", "app"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := &metav1.LabelSelector{}
-			if err := yaml.UnmarshalStrict([]byte(c.selector), o); err != nil {
-				t.Fatal(err)
-			}
-			s, err := compileSelector(o)
+			s, err := compileSelector(fixture.Object[metav1.LabelSelector](t, c.selector))
 			if err != nil {
 				t.Fatal(err)
 			}
