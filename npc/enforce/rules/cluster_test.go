@@ -7,10 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	compiled "github.com/weave-npc/weave-npc/npc/policy"
@@ -36,11 +33,7 @@ func user(r Rendered, s Set) string {
 // clusterPolicy compiles a cluster network policy whose subject is everybody.
 func clusterPolicy(t *testing.T, tier, spec string) compiled.Cluster {
 	t.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-	if err := yaml.UnmarshalStrict([]byte(`{tier: `+tier+`, subject: {namespaces: {}}, `+spec+`}`), &o.Spec); err != nil {
-		t.Fatalf("%s: %v", spec, err)
-	}
-	return compiled.CompileCluster(o)
+	return compiled.CompileCluster(fixture.ClusterPolicy(t, "p", `{tier: `+tier+`, subject: {namespaces: {}}, `+spec+`}`))
 }
 
 // clusterRendered compares each case.

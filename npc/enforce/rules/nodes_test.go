@@ -6,12 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // TestS84_PeersByNodes are one set of the rule's own in each family. With a named port the destination has to be a pod
@@ -71,11 +67,7 @@ func TestS84_PeersByNodes(t *testing.T) {
 // renderCluster renders a policy with some egress rules, in YAML.
 func renderCluster(t *testing.T, rules string) Rendered {
 	t.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-	if err := yaml.UnmarshalStrict([]byte("{tier: Admin, subject: {namespaces: {}}, egress: ["+rules+"]}"), &o.Spec); err != nil {
-		t.Fatal(err)
-	}
-	p := compiled.CompileCluster(o)
+	p := clusterPolicy(t, "Admin", "egress: ["+rules+"]")
 	if p.Invalid != nil {
 		t.Fatal(p.Invalid)
 	}
