@@ -13,9 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/observe/dedup"
@@ -37,12 +35,9 @@ type report struct {
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
 	m := controller.New(enforce.Config{NodeName: "node1"})
-	m.SetNamespace(npc.Namespace{Name: "shop"})
-	for i, name := range []string{"web", "api"} {
-		m.SetPod(npc.Pod{UID: types.UID(name), Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
-			Addrs:     []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(2 + i)})},
-			HostAddrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
-	}
+	m.SetNamespace(fixture.Namespace("shop"))
+	m.SetPod(fixture.Pod("shop/web node1@192.0.2.1 10.32.1.2 app=web"))
+	m.SetPod(fixture.Pod("shop/api node1@192.0.2.1 10.32.1.3 app=api"))
 	r := &report{Sink: m, registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
 	plain := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {

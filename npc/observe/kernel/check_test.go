@@ -9,13 +9,14 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // TestWhoseKernel shows when the state of a kernel is refused.
 func TestWhoseKernel(t *testing.T) {
 	all := cluster.New()
-	for i, node := range []string{"node1", "node1", "node2"} {
-		all.SetPod(npc.Pod{Namespace: "shop", Name: string(rune('a' + i)), Node: node, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})}})
+	for _, facts := range []string{"shop/a node1 10.32.1.0", "shop/b node1 10.32.1.1", "shop/c node2 10.32.1.2"} {
+		all.SetPod(fixture.Pod(facts))
 	}
 	local := func(name string, addrs ...string) ipset.Listing {
 		l := ipset.Listing{}

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -35,14 +34,11 @@ func TestS90_KernelVerdictsToTheNode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := cluster.New()
-			objects.SetNamespace(npc.Namespace{Name: "shop"})
-			for addr, app := range map[string]string{web: "web", other: "other"} {
-				objects.SetPod(npc.Pod{Namespace: "shop", Name: app, Node: "node1", Labels: map[string]string{"app": app},
-					Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
-			}
-			objects.SetPod(npc.Pod{Namespace: "shop", Name: "far", Node: "node2", Labels: map[string]string{"app": "web"},
-				Addrs: []netip.Addr{netip.MustParseAddr("10.32.2.2")}, HostAddrs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}})
-			objects.SetNodeAddrs("node1", []netip.Addr{netip.MustParseAddr(node)})
+			objects.SetNamespace(fixture.Namespace("shop"))
+			objects.SetPod(fixture.Pod("shop/web node1 app=web " + web))
+			objects.SetPod(fixture.Pod("shop/other node1 app=other " + other))
+			objects.SetPod(fixture.Pod("shop/far node2@192.0.2.2 10.32.2.2 app=web"))
+			objects.SetNodeAddrs("node1", fixture.Addrs(node))
 			objects.SetClusterPolicy(fixture.ClusterPolicy(t, "p", `{tier: Admin, priority: 1,
 				subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}}, egress: [{action: Deny, to: [{networks: [192.0.2.0/24]}]}]}`))
 			s := State{tables: map[npc.Family]iptables.Seen{npc.IPv4: {Hooks: map[string][]string{"INPUT": c.input},

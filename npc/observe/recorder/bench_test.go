@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -26,7 +25,7 @@ func BenchmarkRecord(b *testing.B) {
 	for i := range objects.Pods + objects.Local {
 		p := objects.Pod(i)
 		m.SetPod(p)
-		m.SetNamespace(npc.Namespace{Name: p.Namespace})
+		m.SetNamespace(fixture.Namespace(p.Namespace))
 	}
 	local := objects.Pod(objects.Pods).Addrs[0]
 	var pods [20]netip.Addr
