@@ -43,8 +43,8 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	registerReadiness(r, func() string { return "" })
 	dropped.NewReporter(m.Lookup(), nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	pod := netip.MustParseAddr("10.32.1.2")
-	m.SetNamespace(npc.Namespace{Name: "shop"})
-	m.SetPod(npc.Pod{Namespace: "shop", Name: "web", UID: "1", Node: "node1", Addrs: []netip.Addr{pod}})
+	m.SetNamespace(fixture.Namespace("shop"))
+	m.SetPod(fixture.Pod("shop/web node1 10.32.1.2"))
 	m.SetPolicy(fixture.Policy(t, "shop/web", `{podSelector: {}}`))
 	if _, err := newStage(stageConfig{Controller: m, Directory: t.TempDir(), Registry: r, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)

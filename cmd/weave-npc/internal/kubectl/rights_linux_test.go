@@ -137,21 +137,20 @@ func (c *cluster) read(path string, into any) {
 // addPod creates a namespace, if it is not there, and a pod with the label app of its name.
 func (c *cluster) addPod(namespace, name, addr string) {
 	c.Helper()
-	_, err := c.admin.CoreV1().Namespaces().Create(c.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace,
-		Labels: map[string]string{"team": namespace}}}, metav1.CreateOptions{})
+	_, err := c.admin.CoreV1().Namespaces().Create(c.Context(), fixture.NamespaceObject(fixture.Namespace(namespace+" team="+namespace)),
+		metav1.CreateOptions{})
 	if err == nil {
 		_, err = c.admin.CoreV1().ServiceAccounts(namespace).Create(c.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 			metav1.CreateOptions{})
 		c.must(err)
 	}
 	no := false
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{NodeName: "node1", AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "main", Image: "main"}}}}
-	p, err = c.admin.CoreV1().Pods(namespace).Create(c.Context(), p, metav1.CreateOptions{})
+	p := fixture.PodObject(fixture.Pod(fmt.Sprintf("%s/%[2]s node1@172.31.0.1 %s app=%[2]s", namespace, name, addr)))
+	p.Spec.AutomountServiceAccountToken = &no
+	created, err := c.admin.CoreV1().Pods(namespace).Create(c.Context(), p, metav1.CreateOptions{})
 	c.must(err)
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}}, HostIP: "172.31.0.1",
-		HostIPs: []corev1.HostIP{{IP: "172.31.0.1"}}}
-	_, err = c.admin.CoreV1().Pods(namespace).UpdateStatus(c.Context(), p, metav1.UpdateOptions{})
+	created.Status = p.Status
+	_, err = c.admin.CoreV1().Pods(namespace).UpdateStatus(c.Context(), created, metav1.UpdateOptions{})
 	c.must(err)
 }
 

@@ -10,19 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // pod returns a pod of weave-npc on a node of its own name, whose container has some fields.
 func pod(t *testing.T, name, phase, fields string) *corev1.Pod {
 	t.Helper()
-	p := &corev1.Pod{}
 	text := fmt.Sprintf(`{metadata: {namespace: kube-system, name: %[1]s, labels: {network-policy-controller: weave-npc}}, status: {phase: %[2]s},
 		spec: {nodeName: %[1]s, containers: [{name: other, args: [--staged=all]}, {name: weave-npc%[3]s}]}}`, name, phase, fields)
-	if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return fixture.Object[corev1.Pod](t, text)
 }
 
 // TestS102_HowNodesRun is read from the arguments and variables of the containers.
