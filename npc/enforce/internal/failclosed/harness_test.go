@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
@@ -18,6 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
@@ -123,11 +122,7 @@ func (w *harness) event(text string) index.Change {
 	what, rest, _ := strings.Cut(text, " ")
 	switch what {
 	case "node":
-		var addrs []netip.Addr
-		for _, a := range strings.Fields(rest) {
-			addrs = append(addrs, netip.MustParseAddr(a))
-		}
-		return w.index.SetNodeAddrs(addrs)
+		return w.index.SetNodeAddrs(fixture.Addrs(rest))
 	case "delete", "vanish":
 		p := w.pod(rest)
 		c := w.index.DeletePod(p)
@@ -138,11 +133,8 @@ func (w *harness) event(text string) index.Change {
 		}
 		return c
 	}
-	p := npc.Pod{UID: types.UID(what)}
-	p.Namespace, p.Name, _ = strings.Cut(what, "/")
-	if err := yaml.UnmarshalStrict([]byte(rest), &p); err != nil {
-		w.Fatalf("%s: %v", rest, err)
-	}
+	p := fixture.Pod(what)
+	fixture.Read(w, rest, &p)
 	return w.index.SetPod(p)
 }
 

@@ -46,7 +46,7 @@ func TestOwners(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t, c.events...)
-			a := addrs("10.32.1.2")[0]
+			a := fixture.Addrs("10.32.1.2")[0]
 			owner := ""
 			if p := w.Addresses.Owner(a); p != nil {
 				owner = p.String()
@@ -116,7 +116,7 @@ func TestConflicts(t *testing.T) {
 // set of networks even if the set took the entry for something else meanwhile.
 func TestPlace(t *testing.T) {
 	w := newHarness(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
-	p, a := w.pod("shop/far"), addrs("10.32.2.2")[0]
+	p, a := w.pod("shop/far"), fixture.Addrs("10.32.2.2")[0]
 	failClosed := w.tables[npc.IPv4].Sets.AddFixed("fail-closed-ingress", ipset.HashNet, "fail closed")
 	allowed := w.tables[npc.IPv4].Sets.AddFixed("allowed", ipset.HashIP, "allowed")
 	exception, member := Membership{failClosed, ipset.Addr(a)}, Membership{allowed, ipset.Addr(a)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // changeCase is an event after others, and what changes by it.
@@ -124,7 +125,7 @@ func TestAddressesLeaveAtOnce(t *testing.T) {
 		local pods: 10.32.1.3 of shop/web
 		pods in shop: 10.32.1.3 of shop/web
 		port http/tcp of local pods with role=client in shop: 10.32.1.3,tcp:80 of shop/web`)
-	if w.Addresses.IsLocal(addrs("10.32.1.2")[0]) || !w.Addresses.AnyLocal() {
+	if w.Addresses.IsLocal(fixture.Addrs("10.32.1.2")[0]) || !w.Addresses.AnyLocal() {
 		t.Error("it is a local pod's before it is placed")
 	}
 	w.place(c)
@@ -144,7 +145,7 @@ func TestAddressesFromBeforeTheBoot(t *testing.T) {
 		started time.Duration
 		owned   int
 	}{{"node1", -time.Minute, 0}, {"node1", -time.Second, 1}, {"node1", time.Minute, 1}, {"node2", -time.Minute, 1}} {
-		x.SetPod(npc.Pod{Namespace: "shop", Name: "web", Node: c.node, Addrs: addrs("10.32.1.2"), LastStart: boot.Add(c.started)})
+		x.SetPod(npc.Pod{Namespace: "shop", Name: "web", Node: c.node, Addrs: fixture.Addrs("10.32.1.2"), LastStart: boot.Add(c.started)})
 		if p := x.Pod("shop", "web"); len(p.Owned()) != c.owned || p.StaleAddrs != (c.owned == 0) {
 			t.Errorf("a pod of %s started %s after the boot owns %v", c.node, c.started, p.Owned())
 		}

@@ -2,14 +2,11 @@ package index
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
@@ -54,7 +51,7 @@ func (w *harness) namespace(text string, gone bool) NamespaceChange {
 	w.Helper()
 	name, rest, _ := strings.Cut(text, " ")
 	n := npc.Namespace{Name: name}
-	w.read(rest, &n)
+	fixture.Read(w, rest, &n)
 	if gone {
 		return w.DeleteNamespace(name, n.UID)
 	}
@@ -87,11 +84,10 @@ func (w *harness) apply(text string) Change {
 	case "delete":
 		return w.DeletePod(w.pod(rest))
 	case "node":
-		return w.SetNodeAddrs(addrs(rest))
+		return w.SetNodeAddrs(fixture.Addrs(rest))
 	}
-	p := npc.Pod{UID: types.UID(what)}
-	p.Namespace, p.Name, _ = strings.Cut(what, "/")
-	w.read(rest, &p)
+	p := fixture.Pod(what)
+	fixture.Read(w, rest, &p)
 	return w.SetPod(p)
 }
 
@@ -99,14 +95,6 @@ func (w *harness) apply(text string) Change {
 func (w *harness) place(c Change) {
 	for _, p := range c.Affected() {
 		w.Place(p, nil)
-	}
-}
-
-// read reads facts, which are YAML.
-func (w *harness) read(text string, into any) {
-	w.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
-		w.Fatalf("%s: %v", text, err)
 	}
 }
 
@@ -124,7 +112,7 @@ func (w *harness) pod(key string) *Pod {
 // use renders a policy and provisions its sets. It returns what ends that.
 func (w *harness) use(key, spec string) (o *dataplane.Owner, end func()) {
 	w.Helper()
-	p := policy.Compile(fixture.Policy(w.T, key, spec), quota.Default())
+	p := policy.Compile(fixture.Policy(w, key, spec), quota.Default())
 	if p.Invalid != nil {
 		w.Fatal(p.Invalid)
 	}
@@ -239,11 +227,4 @@ func describe(c Change) string {
 		parts = append(parts, "alongside "+o)
 	}
 	return strings.Join(parts, "; ")
-}
-
-func addrs(text string) (out []netip.Addr) {
-	for _, a := range strings.Fields(text) {
-		out = append(out, netip.MustParseAddr(a))
-	}
-	return out
 }

@@ -9,15 +9,16 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy/labelset"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // TestSharedLists shows that pods of one node, or of one kind, share the lists of its only address or of their only
 // port.
 func TestSharedLists(t *testing.T) {
 	var i interner
-	hosts := func(texts string) []netip.Addr { return i.shareHosts(addrs(texts)) }
+	hosts := func(texts string) []netip.Addr { return i.shareHosts(fixture.Addrs(texts)) }
 	a, b, other, two := hosts("172.31.0.1"), hosts("172.31.0.1"), hosts("172.31.0.2"), hosts("172.31.0.1 172.31.0.2")
-	if &a[0] != &b[0] || &a[0] == &other[0] || &a[0] == &two[0] || len(two) != 2 || other[0] != addrs("172.31.0.2")[0] || hosts("") != nil {
+	if &a[0] != &b[0] || &a[0] == &other[0] || &a[0] == &two[0] || len(two) != 2 || other[0] != fixture.Addrs("172.31.0.2")[0] || hosts("") != nil {
 		t.Errorf("lists of addresses: %v, %v, %v, %v", a, b, other, two)
 	}
 	ports := func(name string, number uint16) []npc.NamedPort {

@@ -3,32 +3,17 @@ package index
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
-
-// setNode sets a Node with labels in YAML.
-func (w *harness) setNode(name, labels, has string) {
-	w.Helper()
-	n := npc.Node{Name: name, UID: types.UID(name), Addrs: addrs(has)}
-	w.read(labels, &n.Labels)
-	w.SetNode(n)
-}
 
 // deny provisions the sets of a policy that denies egress to peers, in YAML. It returns what ends that.
 func (w *harness) deny(peers string) (end func()) {
 	w.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-	if err := yaml.UnmarshalStrict([]byte("{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: ["+peers+"]}]}"), &o.Spec); err != nil {
-		w.Fatal(err)
-	}
+	o := fixture.ClusterPolicy(w, "p", "{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: ["+peers+"]}]}")
 	p := policy.CompileCluster(o)
 	if p.Invalid != nil {
 		w.Fatal(p.Invalid)
@@ -52,9 +37,9 @@ func (w *harness) deny(peers string) (end func()) {
 func TestS84_SetsOfNodes(t *testing.T) {
 	const all, some = "nodes: ", "nodes with zone=x: "
 	nodes := func(w *harness) {
-		w.setNode("a", "{zone: x}", "192.0.2.1 2001:db8::1 192.0.2.11")
-		w.setNode("b", "{zone: y}", "192.0.2.2")
-		w.setNode("c", "{}", "")
+		w.SetNode(fixture.Node("a zone=x 192.0.2.1 2001:db8::1 192.0.2.11"))
+		w.SetNode(fixture.Node("b zone=y 192.0.2.2"))
+		w.SetNode(fixture.Node("c"))
 	}
 	for _, c := range []struct {
 		name   string
@@ -63,15 +48,15 @@ func TestS84_SetsOfNodes(t *testing.T) {
 	}{
 		{"as they were", nodes, all + "192.0.2.1 of a, 192.0.2.11 of a, 192.0.2.2 of b\n" + some + "192.0.2.1 of a, 192.0.2.11 of a",
 			all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
-		{"relabelled", func(w *harness) { w.setNode("a", "{}", "192.0.2.1"); w.setNode("b", "{zone: x}", "192.0.2.2") },
+		{"relabelled", func(w *harness) { w.SetNode(fixture.Node("a 192.0.2.1")); w.SetNode(fixture.Node("b zone=x 192.0.2.2")) },
 			all + "192.0.2.1 of a, 192.0.2.2 of b\n" + some + "192.0.2.2 of b", all + "\n" + some},
-		{"another address", func(w *harness) { w.setNode("a", "{zone: x}", "192.0.2.3 2001:db8::3") },
+		{"another address", func(w *harness) { w.SetNode(fixture.Node("a zone=x 192.0.2.3 2001:db8::3")) },
 			all + "192.0.2.2 of b, 192.0.2.3 of a\n" + some + "192.0.2.3 of a", all + "2001:db8::3 of a\n" + some + "2001:db8::3 of a"},
-		{"an address of two nodes", func(w *harness) { w.setNode("b", "{zone: x}", "192.0.2.1") },
+		{"an address of two nodes", func(w *harness) { w.SetNode(fixture.Node("b zone=x 192.0.2.1")) },
 			all + "192.0.2.1 of a, 192.0.2.11 of a\n" + some + "192.0.2.1 of a, 192.0.2.11 of a", all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
-		{"one of them goes", func(w *harness) { w.setNode("b", "{zone: x}", "192.0.2.1"); w.DeleteNode("a", "a") },
+		{"one of them goes", func(w *harness) { w.SetNode(fixture.Node("b zone=x 192.0.2.1")); w.DeleteNode("a", "a") },
 			all + "192.0.2.1 of b\n" + some + "192.0.2.1 of b", all + "\n" + some},
-		{"one of them is relabelled", func(w *harness) { w.setNode("b", "{zone: x}", "192.0.2.1"); w.setNode("a", "{zone: y}", "192.0.2.1") },
+		{"one of them is relabelled", func(w *harness) { w.SetNode(fixture.Node("b zone=x 192.0.2.1")); w.SetNode(fixture.Node("a zone=y 192.0.2.1")) },
 			all + "192.0.2.1 of a\n" + some + "192.0.2.1 of b", all + "\n" + some},
 		{"deleted", func(w *harness) { w.DeleteNode("a", "a"); w.DeleteNode("b", "") }, all + "\n" + some, all + "\n" + some},
 		{"another of its name deleted", func(w *harness) { w.DeleteNode("a", "z"); w.DeleteNode("z", "") },

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
@@ -83,7 +82,7 @@ func (w *harness) event(text string) (c index.Change) {
 	case what == "namespace":
 		name, facts, _ := strings.Cut(rest, " ")
 		n := npc.Namespace{Name: name}
-		w.read(facts, &n)
+		fixture.Read(w, facts, &n)
 		change := w.index.SetNamespace(n)
 		w.Refit(change.Refit)
 		if change.DefaultDeny {
@@ -95,9 +94,8 @@ func (w *harness) event(text string) (c index.Change) {
 			w.Reselect(c.Pod)
 		}
 	default:
-		p := npc.Pod{UID: types.UID(what)}
-		p.Namespace, p.Name, _ = strings.Cut(what, "/")
-		w.read(rest, &p)
+		p := fixture.Pod(what)
+		fixture.Read(w, rest, &p)
 		c = w.index.SetPod(p)
 		if c.Reselected {
 			w.Reselect(c.Pod)
@@ -115,8 +113,7 @@ func (w *harness) policy(text string, gone bool) {
 		w.DeletePolicy(namespace, name, types.UID(spec))
 		return
 	}
-	o := fixture.Policy(w.T, key, spec)
-	o.UID = types.UID(key)
+	o := fixture.Policy(w, key, spec)
 	w.created++
 	o.CreationTimestamp = metav1.Time{Time: time.Unix(int64(w.created), 0)}
 	w.SetPolicy(Compile(o, w.limits))
@@ -153,14 +150,6 @@ func names(pods []*index.Pod) (out []string) {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// read reads facts, which are YAML.
-func (w *harness) read(text string, into any) {
-	w.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
-		w.Fatalf("%s: %v", text, err)
-	}
 }
 
 // pod returns a pod by its namespace/name.
