@@ -13,9 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
@@ -30,14 +28,13 @@ func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 func node(tb testing.TB) *controller.Controller {
 	tb.Helper()
 	c := controller.New(enforce.Config{NodeName: "node1", ForwardJump: true, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, MaxListSize: 1024})
-	c.SetNamespace(npc.Namespace{Name: "shop", UID: "shop"})
+	c.SetNamespace(fixture.Namespace("shop"))
 	for i := range 1100 {
-		name, at := fmt.Sprintf("pod%d", i), "node2"
+		at := "node2"
 		if i < 100 {
 			at = "node1"
 		}
-		c.SetPod(npc.Pod{Namespace: "shop", Name: name, UID: types.UID(name), Node: at, Addrs: []netip.Addr{podAddr(i)},
-			Labels: map[string]string{"app": fmt.Sprint(i % 10)}})
+		c.SetPod(fixture.Pod(fmt.Sprintf("shop/pod%d %s %s app=%d", i, at, podAddr(i), i%10)))
 	}
 	for i := range 10 {
 		c.SetPolicy(fixture.Policy(tb, fmt.Sprintf("shop/app%d", i), fmt.Sprintf(`{podSelector: {matchLabels: {app: "%d"}}, ingress: [
