@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -22,6 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // manyBlocks is a policy of another namespace with so many address blocks; the first differs with the edit.
@@ -67,19 +67,15 @@ func alongsideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce
 		b.Fatal(err)
 	}
 	defer sets.Close()
-	pod := func(ns, name string, last int) {
-		m.SetPod(npc.Pod{Namespace: ns, Name: name, UID: types.UID(ns + name), Node: cluster.Node, Labels: map[string]string{"app": "web"},
-			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, byte(last >> 8), byte(last)})}})
+	pod := func(key string, last int) {
+		m.SetPod(fixture.Pod(fmt.Sprintf("%s %s 10.32.%d.%d app=web", key, cluster.Node, last>>8, last&255)))
 	}
-	m.SetNamespace(npc.Namespace{Name: "busy", UID: "busy"})
-	m.SetNamespace(npc.Namespace{Name: "other", UID: "other"})
-	pod("busy", "pod", 1)
-	pod("other", "pod", 2)
-	other := &networkingv1.NetworkPolicy{}
-	other.Namespace, other.Name, other.UID = "other", "web", "other/web"
-	other.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	other.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}}
-	m.SetPolicy(other)
+	m.SetNamespace(fixture.Namespace("busy"))
+	m.SetNamespace(fixture.Namespace("other"))
+	pod("busy/pod", 1)
+	pod("other/pod", 2)
+	m.SetPolicy(fixture.Policy(b, "other/web",
+		`{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`))
 	m.SetSynced()
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan struct{}, 2)
@@ -126,7 +122,7 @@ func alongsideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce
 		for _, p := range appear {
 			m.SetPolicy(p)
 		}
-		for pod("other", fmt.Sprint("new", last), last); !has(last); time.Sleep(time.Millisecond) {
+		for pod(fmt.Sprint("other/new", last), last); !has(last); time.Sleep(time.Millisecond) {
 			if time.Since(start) > time.Minute {
 				b.Fatal("not enforced within a minute")
 			}

@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/iptables"
@@ -22,6 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // BenchmarkEditsUnderTiers makes 100 changes of pods a second, and edits one of 100 cluster network policies ten times
@@ -41,12 +40,12 @@ func BenchmarkEditsUnderTiers(b *testing.B) {
 			}
 			defer s.Close()
 			random := rand.New(rand.NewPCG(1, 2))
-			m.SetNamespace(npc.Namespace{Name: "shop", UID: "shop"})
+			m.SetNamespace(fixture.Namespace("shop"))
 			for i := range 110 {
 				m.SetPod(tieredPod(random, cluster.Node, 1, i))
 			}
 			for i := range 100 {
-				m.SetClusterPolicy(randomTierPolicy(random, i))
+				m.SetClusterPolicy(randomTierPolicy(b, random, i))
 			}
 			m.SetSynced()
 			var took []float64
@@ -67,7 +66,7 @@ func BenchmarkEditsUnderTiers(b *testing.B) {
 				for i := range 1000 {
 					<-tick.C
 					if i%10 == 0 {
-						m.SetClusterPolicy(randomTierPolicy(random, random.IntN(100)))
+						m.SetClusterPolicy(randomTierPolicy(b, random, random.IntN(100)))
 						edits++
 					}
 					if i%5 == 0 {
@@ -91,32 +90,28 @@ func BenchmarkEditsUnderTiers(b *testing.B) {
 
 // tieredPod returns a pod with labels that policies choose.
 func tieredPod(random *rand.Rand, node string, subnet, n int) npc.Pod {
-	name := fmt.Sprintf("pod-%d-%d", subnet, n)
-	return npc.Pod{Namespace: "shop", Name: name, UID: types.UID(name), Node: node,
-		Addrs:  []netip.Addr{netip.AddrFrom4([4]byte{10, 32, byte(subnet), byte(n + 2)})},
-		Labels: map[string]string{"app": fmt.Sprint(random.IntN(5))}}
+	return fixture.Pod(fmt.Sprintf("shop/pod-%[1]d-%[2]d %[3]s 10.32.%[1]d.%[4]d app=%[5]d",
+		subnet, n, node, n+2, random.IntN(5)))
 }
 
 // randomTierPolicy returns a policy with two rules for the pods of one application.
-func randomTierPolicy(random *rand.Rand, n int) *v1alpha2.ClusterNetworkPolicy {
-	app := func() *v1alpha2.NamespacedPod {
-		return &v1alpha2.NamespacedPod{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(random.IntN(5))}}}
+func randomTierPolicy(b *testing.B, random *rand.Rand, n int) *v1alpha2.ClusterNetworkPolicy {
+	pods := func(app int) string {
+		return fmt.Sprintf(`{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: "%d"}}}}`, app)
 	}
-	p := &v1alpha2.ClusterNetworkPolicy{}
-	p.Name = fmt.Sprintf("p%02d", n)
-	p.UID, p.Spec.Tier, p.Spec.Priority = types.UID(p.Name), v1alpha2.AdminTier, int32(random.IntN(1000))
-	p.Spec.Subject.Pods = &v1alpha2.NamespacedPod{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(n % 5)}}}
+	tier, priority, subject := v1alpha2.AdminTier, random.IntN(1000), pods(n%5)
 	if n%3 == 0 {
-		p.Spec.Tier = v1alpha2.BaselineTier
+		tier = v1alpha2.BaselineTier
 	}
 	if random.IntN(5) == 0 {
-		p.Spec.Subject.Pods = app()
+		subject = pods(random.IntN(5))
 	}
-	for _, action := range []v1alpha2.ClusterNetworkPolicyRuleAction{"Accept", "Deny"} {
-		p.Spec.Ingress = append(p.Spec.Ingress, v1alpha2.ClusterNetworkPolicyIngressRule{Action: action,
-			From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Pods: app()}},
-			Protocols: []v1alpha2.ClusterNetworkPolicyProtocol{{TCP: &v1alpha2.ClusterNetworkPolicyProtocolTCP{
-				DestinationPort: &v1alpha2.Port{Number: int32(1 + random.IntN(1000))}}}}})
+	var rules []string
+	for _, action := range []string{"Accept", "Deny"} {
+		const rule = "{action: %s, from: [%s], protocols: [{tcp: {destinationPort: {number: %d}}}]}"
+		rules = append(rules, fmt.Sprintf(rule, action, pods(random.IntN(5)), 1+random.IntN(1000)))
 	}
-	return p
+	spec := fmt.Sprintf("{tier: %s, priority: %d, subject: %s, ingress: [%s]}",
+		tier, priority, subject, strings.Join(rules, ", "))
+	return fixture.ClusterPolicy(b, fmt.Sprintf("p%02d", n), spec)
 }
