@@ -19,9 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
@@ -95,26 +93,14 @@ func (w *Cluster) Load() {
 
 // Addr gives a name addresses, for Expect.
 func (w *Cluster) Addr(name string, addrs ...string) {
-	w.Addrs[name] = nil
-	for _, a := range addrs {
-		w.Addrs[name] = append(w.Addrs[name], netip.MustParseAddr(a))
-	}
+	w.Addrs[name] = fixture.Addrs(strings.Join(addrs, " "))
 }
 
 // Namespace sets a namespace with labels as "key=value".
 func (w *Cluster) Namespace(name string, labels ...string) {
-	l := labelMap(labels)
-	l["kubernetes.io/metadata.name"] = name
-	w.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID("ns-" + name), Labels: l})
-}
-
-func labelMap(labels []string) map[string]string {
-	l := map[string]string{}
-	for _, kv := range labels {
-		k, v, _ := strings.Cut(kv, "=")
-		l[k] = v
-	}
-	return l
+	n := fixture.Namespace(name + " " + strings.Join(labels, " "))
+	n.UID = types.UID("ns-" + name)
+	w.Model.SetNamespace(n)
 }
 
 // Pod sets a pod of this node, "namespace/name", with addresses (separated by commas) and labels.
@@ -127,11 +113,9 @@ func (w *Cluster) Remote(name, addrs string, labels ...string) {
 
 // SetPod sets a pod of this node, which change may alter before if it is not nil.
 func (w *Cluster) SetPod(name, addrs string, labels []string, change func(*npc.Pod)) {
-	ns, n, _ := strings.Cut(name, "/")
-	p := npc.Pod{Namespace: ns, Name: n, UID: types.UID(name), Labels: labelMap(labels), Node: Node}
+	p := fixture.Pod(name + " " + Node + " " + addrs + " " + strings.Join(labels, " "))
 	if addrs != "" {
-		w.Addr(name, strings.Split(addrs, ",")...)
-		p.Addrs = w.Addrs[name]
+		w.Addrs[name] = p.Addrs
 	}
 	if change != nil {
 		change(&p)
@@ -143,7 +127,7 @@ func (w *Cluster) SetPod(name, addrs string, labels []string, change func(*npc.P
 // Relabel gives a pod other labels.
 func (w *Cluster) Relabel(name string, labels ...string) {
 	p := w.Pods[name]
-	p.Labels = labelMap(labels)
+	p.Labels = fixture.Labels(strings.Join(labels, " "))
 	w.Pods[name] = p
 	w.Model.SetPod(p)
 }
@@ -157,13 +141,7 @@ func (w *Cluster) DeletePod(name string) {
 // Policy sets a policy "namespace/name" with a spec in YAML.
 func (w *Cluster) Policy(name, spec string) {
 	w.Helper()
-	ns, n, _ := strings.Cut(name, "/")
-	o := &networkingv1.NetworkPolicy{}
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		w.Fatal(err)
-	}
-	o.Namespace, o.Name, o.UID = ns, n, types.UID(name)
-	w.Model.SetPolicy(o)
+	w.Model.SetPolicy(fixture.Policy(w, name, spec))
 }
 
 // DeletePolicy deletes a policy by its name.
