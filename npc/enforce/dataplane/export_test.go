@@ -33,7 +33,7 @@ func (t *Table) Violations() (out []string) {
 			out = append(out, "chain "+c.name+" is found as "+name)
 		}
 		_, marked := t.Chains.marked[c]
-		if c.wanted != c.exists && !marked && t.Sets.family.active {
+		if c.wanted != c.kernel.Exists && !marked && t.Sets.family.active {
 			out = append(out, "chain "+name+" differs, and is not marked")
 		}
 	}

@@ -12,7 +12,7 @@
 // recorded on it.
 //
 //	root := &cobra.Command{Use: "weave-npc", ...}
-//	root.Flags().StringVar(&hook, "hook", "forward", "...")
-//	cli.Values(root.Flags(), "hook", "forward", "none")
+//	root.Flags().StringVar(&mode, "fail-closed", "auto", "...")
+//	cli.Values(root.Flags(), "fail-closed", "auto", "never", "always")
 //	cli.Prepare(root, tree)
 package cli

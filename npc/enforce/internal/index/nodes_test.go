@@ -48,7 +48,10 @@ func TestS84_SetsOfNodes(t *testing.T) {
 	}{
 		{"as they were", nodes, all + "192.0.2.1 of a, 192.0.2.11 of a, 192.0.2.2 of b\n" + some + "192.0.2.1 of a, 192.0.2.11 of a",
 			all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
-		{"relabelled", func(w *harness) { w.SetNode(fixture.Node("a 192.0.2.1")); w.SetNode(fixture.Node("b zone=x 192.0.2.2")) },
+		{"relabelled", func(w *harness) {
+			w.SetNode(fixture.Node("a 192.0.2.1"))
+			w.SetNode(fixture.Node("b zone=x 192.0.2.2"))
+		},
 			all + "192.0.2.1 of a, 192.0.2.2 of b\n" + some + "192.0.2.2 of b", all + "\n" + some},
 		{"another address", func(w *harness) { w.SetNode(fixture.Node("a zone=x 192.0.2.3 2001:db8::3")) },
 			all + "192.0.2.2 of b, 192.0.2.3 of a\n" + some + "192.0.2.3 of a", all + "2001:db8::3 of a\n" + some + "2001:db8::3 of a"},
@@ -56,7 +59,10 @@ func TestS84_SetsOfNodes(t *testing.T) {
 			all + "192.0.2.1 of a, 192.0.2.11 of a\n" + some + "192.0.2.1 of a, 192.0.2.11 of a", all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
 		{"one of them goes", func(w *harness) { w.SetNode(fixture.Node("b zone=x 192.0.2.1")); w.DeleteNode("a", "a") },
 			all + "192.0.2.1 of b\n" + some + "192.0.2.1 of b", all + "\n" + some},
-		{"one of them is relabelled", func(w *harness) { w.SetNode(fixture.Node("b zone=x 192.0.2.1")); w.SetNode(fixture.Node("a zone=y 192.0.2.1")) },
+		{"one of them is relabelled", func(w *harness) {
+			w.SetNode(fixture.Node("b zone=x 192.0.2.1"))
+			w.SetNode(fixture.Node("a zone=y 192.0.2.1"))
+		},
 			all + "192.0.2.1 of a\n" + some + "192.0.2.1 of b", all + "\n" + some},
 		{"deleted", func(w *harness) { w.DeleteNode("a", "a"); w.DeleteNode("b", "") }, all + "\n" + some, all + "\n" + some},
 		{"another of its name deleted", func(w *harness) { w.DeleteNode("a", "z"); w.DeleteNode("z", "") },
