@@ -11,9 +11,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 )
 
-// TestGateOfAnInterface shows what is dropped where pods are identified by their interface, and what is known to be no
+// TestFailClosedFilterOfAnInterface shows what is dropped where pods are identified by their interface, and what is known to be no
 // pod's.
-func TestGateOfAnInterface(t *testing.T) {
+func TestFailClosedFilterOfAnInterface(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, starter){
 		"S59_the_interface_counts_and_not_the_nodes_range": interfaceCounts,
 		"S58_what_is_behind_an_uplink_is_no_pod":           uplinkIsNoPod,

@@ -22,8 +22,8 @@ func deleted(t *testing.T, start starter) *harness {
 	return w
 }
 
-// TestGate checks what packets of unknown addresses in the node's range get.
-func TestGate(t *testing.T) {
+// TestFailClosedFilter checks what packets of unknown addresses in the node's range get.
+func TestFailClosedFilter(t *testing.T) {
 	each := func(name string, do func(t *testing.T, start starter)) {
 		t.Run(name, func(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, fresh starter) {
