@@ -21,7 +21,7 @@ func BenchmarkStartAgainstAnother(b *testing.B) {
 	binary := build(b)
 	for _, c := range append([]synthetic.Cluster{{Namespaces: 1}}, synthetic.Sizes()[1:]...) {
 		b.Run(c.String(), func(b *testing.B) {
-			s := serve(b, objects(c))
+			s := serve(b, objects(b, c))
 			type figures struct{ time, memory []float64 }
 			var before, now figures
 			measure := func(binary string, f *figures) {

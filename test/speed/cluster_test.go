@@ -2,7 +2,7 @@ package speed
 
 import (
 	"fmt"
-	"net/netip"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
 // objects returns the API objects of a cluster and those of the probe, by the last part of the path of their kind.
-func objects(c synthetic.Cluster) map[string][]runtime.Object {
+func objects(b *testing.B, c synthetic.Cluster) map[string][]runtime.Object {
 	out := map[string][]runtime.Object{}
 	for i := range c.Namespaces {
 		out["namespaces"] = append(out["namespaces"], apiNamespace(synthetic.Namespace(i)))
@@ -30,7 +31,7 @@ func objects(c synthetic.Cluster) map[string][]runtime.Object {
 		p.ObjectMeta = about("np", p.Namespace, p.Name)
 		out["networkpolicies"] = append(out["networkpolicies"], p)
 	}
-	out["networkpolicies"] = append(out["networkpolicies"], probePolicy())
+	out["networkpolicies"] = append(out["networkpolicies"], probePolicy(b))
 	return out
 }
 
@@ -70,27 +71,21 @@ func apiPod(pod npc.Pod) *corev1.Pod {
 	return p
 }
 
-func selecting(labels map[string]string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: labels}
-}
-
 // probeAddr is that of the pod that the probed pod lets in, while it has the label.
 const probeAddr = "10.200.0.1"
 
 func probe(in bool) *corev1.Pod {
-	return apiPod(npc.Pod{Namespace: synthetic.NamespaceName(0), Name: "probe", Node: "node-0", Labels: map[string]string{"probe": fmt.Sprint(in)},
-		Addrs: []netip.Addr{netip.MustParseAddr(probeAddr)}, HostAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.0")}})
+	return apiPod(fixture.Pod(fmt.Sprintf("%s/probe node-0@192.168.0.0 %s probe=%t", synthetic.NamespaceName(0), probeAddr, in)))
 }
 
 func probed() *corev1.Pod {
-	return apiPod(npc.Pod{Namespace: synthetic.NamespaceName(0), Name: "probed", Node: synthetic.Node, Labels: map[string]string{"role": "probed"},
-		Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.200")}, HostAddrs: []netip.Addr{netip.MustParseAddr("192.168.255.1")}})
+	key := synthetic.NamespaceName(0) + "/probed"
+	return apiPod(fixture.Pod(key + " " + synthetic.Node + "@192.168.255.1 10.32.1.200 role=probed"))
 }
 
-func probePolicy() *networkingv1.NetworkPolicy {
-	p := &networkingv1.NetworkPolicy{ObjectMeta: about("np", synthetic.NamespaceName(0), "probe")}
-	p.Spec.PodSelector = *selecting(map[string]string{"role": "probed"})
-	p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
-		{PodSelector: selecting(map[string]string{"probe": "true"})}}}}
+func probePolicy(b *testing.B) *networkingv1.NetworkPolicy {
+	p := fixture.Policy(b, synthetic.NamespaceName(0)+"/probe", `{podSelector: {matchLabels: {role: probed}},
+		ingress: [{from: [{podSelector: {matchLabels: {probe: "true"}}}]}]}`)
+	p.ObjectMeta = about("np", p.Namespace, p.Name)
 	return p
 }

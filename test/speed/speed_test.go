@@ -146,7 +146,7 @@ func BenchmarkStart(b *testing.B) {
 	none := math.NaN()
 	for _, c := range append([]synthetic.Cluster{{Namespaces: 1}}, synthetic.Sizes()[1:]...) {
 		b.Run(c.String(), func(b *testing.B) {
-			s := serve(b, objects(c))
+			s := serve(b, objects(b, c))
 			var floor, ours struct{ time, memory []float64 }
 			measure := func(p *process) (ready, memory float64) {
 				defer p.end()
@@ -184,7 +184,7 @@ func BenchmarkFollow(b *testing.B) {
 	binary := build(b)
 	for _, c := range synthetic.Sizes()[1:] {
 		b.Run(c.String(), func(b *testing.B) {
-			s := serve(b, objects(c))
+			s := serve(b, objects(b, c))
 			var floor, ours rounds
 			for b.Loop() {
 				clean(b, binary)
