@@ -13,13 +13,14 @@ import (
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local
 // pod.
 func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
-	web := []string{"10.32.1.2", "fd32:1::2"}
-	hosts := func(p *npc.Pod) { p.HostAddrs = parseAddrs(web) }
+	const web = "10.32.1.2,fd32:1::2"
+	hosts := func(p *npc.Pod) { p.HostAddrs = fixture.Addrs(web) }
 	for _, c := range []struct {
 		name string
 		do   func(w *harness)
@@ -41,7 +42,7 @@ func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
 		{"a_later_free_pod_of_this_node_claims_it", func(w *harness) {
 			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
 		}, ipowner.LocalPod, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n a/web > outside tcp:80 = yes"},
-		{"the_node_has_it", func(w *harness) { w.Model.SetNodeAddrs(parseAddrs(web)) },
+		{"the_node_has_it", func(w *harness) { w.Model.SetNodeAddrs(fixture.Addrs(web)) },
 			ipowner.OfNode, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n outside > unknown tcp:80 = no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,14 +76,6 @@ func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
 			})
 		})
 	}
-}
-
-func parseAddrs(texts []string) []netip.Addr {
-	var out []netip.Addr
-	for _, text := range texts {
-		out = append(out, netip.MustParseAddr(text))
-	}
-	return out
 }
 
 // TestS27_ARemotePeersAddressIsForgotten shows when connections of addresses of other nodes' pods are deleted.

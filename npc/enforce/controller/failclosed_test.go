@@ -66,7 +66,7 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 // TestADeletedPodsAddressOpensInTime: no pod claims it, and its container has long ended.
 func TestADeletedPodsAddressOpensInTime(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := atWork(&now)
+	m := atWork(t, &now)
 	closed := func() bool { return closes(m, npc.Ingress, "10.32.1.2/32") }
 	m.DeletePod("a", "web", "")
 	m.carryOut(false)
@@ -110,7 +110,7 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1000, 0)
-			m := atWork(&now)
+			m := atWork(t, &now)
 			if !c.policy {
 				m.DeletePolicy("a", "p", "")
 			}

@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
@@ -115,10 +117,8 @@ func (s state) evaluated() refmodel.State {
 		}
 	}
 	for a, p := range owners {
-		k := refmodel.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: []netip.Addr{a}}
-		for _, port := range p.Ports {
-			k.Ports = append(k.Ports, containerPort(port))
-		}
+		k := fixture.ModelPod(p)
+		k.Addrs = []netip.Addr{a}
 		for _, q := range claiming[a] {
 			if q.Node == cluster.Node && p.Node == cluster.Node && q.UID != p.UID {
 				k.ConflictingPods = append(k.ConflictingPods, refmodel.Pod{Namespace: q.Namespace, Name: q.Name, Node: q.Node, Labels: q.Labels})
@@ -133,7 +133,7 @@ func (s state) evaluated() refmodel.State {
 		j.ClusterPolicies = append(j.ClusterPolicies, *p)
 	}
 	for _, n := range s.nodes {
-		j.Nodes = append(j.Nodes, refmodel.Node{Name: n.Name, Labels: n.Labels, Addrs: n.Addrs})
+		j.Nodes = append(j.Nodes, fixture.ModelNode(n))
 	}
 	return j
 }
@@ -144,27 +144,21 @@ func rank(p npc.Pod) string {
 	return fmt.Sprintf("%t %t %020d %020d %s", p.Node == cluster.Node, !p.Deleting, p.Started.Unix(), p.Created.Unix(), p.UID)
 }
 
-func containerPort(p npc.NamedPort) corev1.ContainerPort {
-	return corev1.ContainerPort{Name: p.Name, ContainerPort: int32(p.Port),
-		Protocol: map[uint8]corev1.Protocol{6: "TCP", 17: "UDP", 132: "SCTP"}[p.Protocol]}
-}
-
 // manifest is the state as an operator would write it.
 func (s state) manifest() (string, error) {
 	var objects []any
 	for _, name := range slices.Sorted(maps.Keys(s.spaces)) {
-		n := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-		n.Name, n.UID, n.Labels = name, types.UID(name), s.spaces[name]
-		objects = append(objects, n)
+		n := npc.Namespace{Name: name, UID: types.UID(name), Labels: s.spaces[name]}
+		objects = append(objects, fixture.NamespaceObject(n))
 	}
 	if len(s.node) > 0 {
-		objects = append(objects, nodeObject(npc.Node{Name: cluster.Node, Addrs: s.node}))
+		objects = append(objects, fixture.NodeObject(npc.Node{Name: cluster.Node, Addrs: s.node}))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
-		objects = append(objects, nodeObject(s.nodes[name]))
+		objects = append(objects, fixture.NodeObject(s.nodes[name]))
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
-		objects = append(objects, podObject(s.pods[key]))
+		objects = append(objects, fixture.PodObject(s.pods[key]))
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.policies)) {
 		p := s.policies[key].DeepCopy()
@@ -187,54 +181,10 @@ func (s state) manifest() (string, error) {
 	return b.String(), nil
 }
 
-func nodeObject(f npc.Node) *corev1.Node {
-	n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	n.Name, n.Labels = f.Name, f.Labels
-	for _, a := range f.Addrs {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
-	}
-	return n
-}
-
-func podObject(f npc.Pod) *corev1.Pod {
-	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
-	p.Namespace, p.Name, p.UID, p.Labels = f.Namespace, f.Name, f.UID, f.Labels
-	p.CreationTimestamp = metav1.NewTime(f.Created)
-	if f.Deleting {
-		p.DeletionTimestamp = &metav1.Time{Time: f.Created}
-	}
-	p.Spec.NodeName, p.Spec.HostNetwork = f.Node, f.HostNetwork
-	c := corev1.Container{Name: "main"}
-	for _, port := range f.Ports {
-		c.Ports = append(c.Ports, containerPort(port))
-	}
-	p.Spec.Containers = []corev1.Container{c}
-	p.Status.Phase = corev1.PodRunning
-	if f.Finished {
-		p.Status.Phase = corev1.PodSucceeded
-	}
-	p.Status.StartTime = &metav1.Time{Time: f.Started}
-	if f.StaleAddrs {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
-	}
-	for _, a := range f.Addrs {
-		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
-	}
-	for _, a := range f.HostAddrs {
-		p.Status.HostIPs = append(p.Status.HostIPs, corev1.HostIP{IP: a.String()})
-	}
-	return p
-}
-
 // parseState reads what manifest wrote, and fills nothing in: a namespace that is not there has not arrived.
 func parseState(t *testing.T, text string) state {
 	t.Helper()
 	s := newState()
-	read := func(document string, into any) {
-		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
-			t.Fatalf("%v\n%s", err, document)
-		}
-	}
 	for _, document := range strings.Split(text, "---\n") {
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
@@ -242,32 +192,23 @@ func parseState(t *testing.T, text string) state {
 		}
 		switch kind.Kind {
 		case "Namespace":
-			var n corev1.Namespace
-			read(document, &n)
+			n := fixture.Object[corev1.Namespace](t, document)
 			s.spaces[n.Name] = n.Labels
 		case "Node":
-			var n corev1.Node
-			read(document, &n)
-			f := npc.Node{Name: n.Name, UID: types.UID(n.Name), Labels: n.Labels}
-			for _, a := range n.Status.Addresses {
-				f.Addrs = append(f.Addrs, netip.MustParseAddr(a.Address))
-			}
+			n := convert.OfNode(fixture.Object[corev1.Node](t, document))
 			if n.Name == cluster.Node {
-				s.node = f.Addrs
+				s.node = n.Addrs
 				continue
 			}
-			s.nodes[n.Name] = f
+			s.nodes[n.Name] = n
 		case "Pod":
-			var p corev1.Pod
-			read(document, &p)
-			s.pods[p.Namespace+"/"+p.Name] = podFacts(p)
+			p, _ := convert.OfPod(fixture.Object[corev1.Pod](t, document))
+			s.pods[p.Namespace+"/"+p.Name] = p
 		case "NetworkPolicy":
-			p := &networkingv1.NetworkPolicy{}
-			read(document, p)
+			p := fixture.Object[networkingv1.NetworkPolicy](t, document)
 			s.policies[p.Namespace+"/"+p.Name] = p
 		case "ClusterNetworkPolicy":
-			p := &v1alpha2.ClusterNetworkPolicy{}
-			read(document, p)
+			p := fixture.Object[v1alpha2.ClusterNetworkPolicy](t, document)
 			s.cluster[p.Name] = p
 		case "":
 		default:
@@ -275,29 +216,6 @@ func parseState(t *testing.T, text string) state {
 		}
 	}
 	return s
-}
-
-func podFacts(p corev1.Pod) npc.Pod {
-	f := npc.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
-		Finished: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
-		Deleting: p.DeletionTimestamp != nil, Created: p.CreationTimestamp.Time}
-	if p.Status.StartTime != nil {
-		f.Started = p.Status.StartTime.Time
-	}
-	f.StaleAddrs = len(p.Status.Conditions) > 0
-	for _, a := range p.Status.PodIPs {
-		f.Addrs = append(f.Addrs, netip.MustParseAddr(a.IP))
-	}
-	for _, a := range p.Status.HostIPs {
-		f.HostAddrs = append(f.HostAddrs, netip.MustParseAddr(a.IP))
-	}
-	for _, c := range p.Spec.Containers {
-		for _, port := range c.Ports {
-			f.Ports = append(f.Ports, npc.NamedPort{Name: port.Name, Port: uint16(port.ContainerPort),
-				Protocol: cluster.ProtocolNumbers[strings.ToLower(string(port.Protocol))]})
-		}
-	}
-	return f
 }
 
 // deleteGone deletes the objects that are not among the next ones.

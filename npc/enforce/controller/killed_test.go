@@ -3,15 +3,11 @@ package controller_test
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
@@ -103,8 +99,8 @@ func TestS63_KilledAfterEachStep(t *testing.T) {
 				h.plain = true
 				h.setNamespace("a", nil)
 				for i, colour := range []string{"red", "blue", "green"} {
-					h.setPod(npc.Pod{Namespace: "a", Name: colour, UID: types.UID(colour), Node: cluster.Node, Labels: map[string]string{"colour": colour},
-						Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.32.1.%d", i+1)), netip.MustParseAddr(fmt.Sprintf("fd32:1::%d", i+1))}})
+					const facts = "a/%[1]s node1 10.32.1.%[2]d fd32:1::%[2]d colour=%[1]s"
+					h.setPod(fixture.Pod(fmt.Sprintf(facts, colour, i+1)))
 				}
 				h.setClusterPolicies(t, c.before)
 				h.Sync()

@@ -16,8 +16,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
@@ -26,6 +24,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
@@ -52,7 +51,7 @@ func BenchmarkFirstPacket(b *testing.B) {
 				floor := r.cost(b, r.addrs(s.cluster.Local, 0), 20)
 				m := newModel()
 				load(m, s.cluster)
-				admit(m, s.cluster, s.named)
+				admit(b, m, s.cluster, s.named)
 				r.enforce(b, m, backend)
 				var isolated, free, more []float64
 				for b.Loop() {
@@ -152,7 +151,7 @@ func (r *road) compare(b *testing.B, backend iptables.Backend, c synthetic.Clust
 	}
 	m := newModel()
 	load(m, c)
-	admit(m, c, 0)
+	admit(b, m, c, 0)
 	r.enforce(b, m, backend)
 	var ours, floor, ratios []float64
 	for b.Loop() {
@@ -173,27 +172,21 @@ func (r *road) compare(b *testing.B, backend iptables.Backend, c synthetic.Clust
 
 // admit has every namespace with local pods let in what the road sends, from addresses outside or from pods of the
 // named namespaces; pods of one more namespace are not isolated.
-func admit(m *controller.Controller, c synthetic.Cluster, named int) {
+func admit(b *testing.B, m *controller.Controller, c synthetic.Cluster, named int) {
+	spec := "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 198.51.0.0/16}}]}]}"
+	if named > 0 {
+		spec = `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {named: "yes"}}}]}]}`
+	}
 	for i := range c.Namespaces {
-		p := &networkingv1.NetworkPolicy{}
-		p.Namespace, p.Name = synthetic.NamespaceName(i), "admit"
-		peer := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "198.51.0.0/16"}}
-		if named > 0 {
-			peer = networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"named": "yes"}}}
-		}
-		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}}
-		m.SetPolicy(p)
+		m.SetPolicy(fixture.Policy(b, synthetic.NamespaceName(i)+"/admit", spec))
 	}
 	for i := range named {
-		n := npc.Namespace{Name: fmt.Sprintf("named-%04d", i), Labels: map[string]string{"named": "yes"}}
-		m.SetNamespace(n)
-		m.SetPod(npc.Pod{Namespace: n.Name, Name: "client", UID: "1", Node: "node2", Addrs: []netip.Addr{
-			netip.AddrFrom4([4]byte{198, 51, 100 + byte(i>>8), byte(i)})}})
+		m.SetNamespace(fixture.Namespace(fmt.Sprintf("named-%04d named=yes", i)))
+		m.SetPod(fixture.Pod(fmt.Sprintf("named-%04d/client node2 198.51.%d.%d", i, 100+i>>8, i&255)))
 	}
-	m.SetNamespace(npc.Namespace{Name: "free"})
+	m.SetNamespace(fixture.Namespace("free"))
 	for i := range 110 {
-		m.SetPod(npc.Pod{Namespace: "free", Name: fmt.Sprint(i), UID: "1", Node: synthetic.Node, Addrs: []netip.Addr{
-			netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2 + 128)})}})
+		m.SetPod(fixture.Pod(fmt.Sprintf("free/%d %s 10.32.1.%d", i, synthetic.Node, i+2+128)))
 	}
 }
 

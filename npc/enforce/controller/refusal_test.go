@@ -6,26 +6,22 @@ import (
 	"testing"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // TestManyRefusals cost as much as many sets and rules, and not as much as each set with each rule.
 func TestManyRefusals(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := atWork(&now)
+	m := atWork(t, &now)
 	for i := range 10 {
-		o := &networkingv1.NetworkPolicy{}
-		o.Namespace, o.Name = "a", fmt.Sprint("many-", i)
-		var peers []networkingv1.NetworkPolicyPeer
+		var peers []string
 		for j := range 790 {
-			peers = append(peers, networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"n": fmt.Sprintf("n%d-%d", i, j)}}})
+			peers = append(peers, fmt.Sprintf("{podSelector: {matchLabels: {n: n%d-%d}}}", i, j))
 		}
-		o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
-		m.SetPolicy(o)
+		spec := "{podSelector: {}, ingress: [{from: [" + strings.Join(peers, ", ") + "]}]}"
+		m.SetPolicy(fixture.Policy(t, fmt.Sprintf("a/many-%d", i), spec))
 		m.carryOut(false)
 		m.Planner().Resume()
 	}

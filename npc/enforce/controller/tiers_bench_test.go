@@ -4,28 +4,22 @@ import (
 	"fmt"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
 // denying returns an Admin policy that denies the pods of a subject what pods with some label send. Port distinguishes
 // its rule from another one.
-func denying(name string, subject map[string]string, port int32) *v1alpha2.ClusterNetworkPolicy {
-	p := &v1alpha2.ClusterNetworkPolicy{}
-	p.Name, p.UID, p.Spec.Tier = name, types.UID(name), v1alpha2.AdminTier
-	p.Spec.Subject.Pods = &v1alpha2.NamespacedPod{PodSelector: metav1.LabelSelector{MatchLabels: subject}}
-	p.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{{Action: v1alpha2.ClusterNetworkPolicyRuleActionDeny,
-		From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Pods: &v1alpha2.NamespacedPod{
-			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"denied-by": name}}}}},
-		Protocols: []v1alpha2.ClusterNetworkPolicyProtocol{{TCP: &v1alpha2.ClusterNetworkPolicyProtocolTCP{
-			DestinationPort: &v1alpha2.Port{Number: port}}}}}}
-	return p
+func denying(b *testing.B, name, subject string, port int) *v1alpha2.ClusterNetworkPolicy {
+	const spec = `{tier: Admin, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {%s}}}}, ingress: [
+		{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {denied-by: %s}}}}],
+			protocols: [{tcp: {destinationPort: {number: %d}}}]}]}`
+	return fixture.ClusterPolicy(b, name, fmt.Sprintf(spec, subject, name, port))
 }
 
 // BenchmarkEventUnderTiers takes a change from the call to the plan, with cluster network policies that concern no
@@ -35,11 +29,11 @@ func BenchmarkEventUnderTiers(b *testing.B) {
 	for _, scene := range []struct {
 		name    string
 		count   int
-		subject map[string]string
-	}{{"none", 0, nil}, {"elsewhere=1000", 1000, map[string]string{"app": "none"}}, {"here=100", 100, nil}} {
+		subject string
+	}{{"none", 0, ""}, {"elsewhere=1000", 1000, "app: none"}, {"here=100", 100, ""}} {
 		m := newModel()
 		for i := range scene.count {
-			m.SetClusterPolicy(denying(fmt.Sprint("p", i), scene.subject, 80))
+			m.SetClusterPolicy(denying(b, fmt.Sprint("p", i), scene.subject, 80))
 		}
 		load(m, c)
 		carryOut(m)
@@ -65,7 +59,7 @@ func BenchmarkEventUnderTiers(b *testing.B) {
 		})
 		if scene.count > 0 {
 			run("cluster-policy", func(i int) {
-				m.SetClusterPolicy(denying(fmt.Sprint("p", i%scene.count), scene.subject, int32(80+i/scene.count%2)))
+				m.SetClusterPolicy(denying(b, fmt.Sprint("p", i%scene.count), scene.subject, 80+i/scene.count%2))
 			})
 		}
 	}
@@ -84,7 +78,7 @@ func BenchmarkFirstPacketUnderTiers(b *testing.B) {
 	policies := func(edit func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule)) func(m *controller.Controller) {
 		return func(m *controller.Controller) {
 			for i := range underTiers {
-				p := denying(fmt.Sprintf("p%02d", i), nil, 80)
+				p := denying(b, fmt.Sprintf("p%02d", i), "", 80)
 				edit(i, &p.Spec.Ingress[0])
 				m.SetClusterPolicy(p)
 			}
@@ -97,9 +91,9 @@ func BenchmarkFirstPacketUnderTiers(b *testing.B) {
 		{"none", func(*controller.Controller) {}},
 		{"another", func(m *controller.Controller) {
 			p := c.Pod(0)
-			p.Labels = map[string]string{"selected": "yes"}
+			p.Labels = fixture.Labels("selected=yes")
 			m.SetPod(p)
-			m.SetClusterPolicy(denying("p", map[string]string{"selected": "yes"}, 80))
+			m.SetClusterPolicy(denying(b, "p", `selected: "yes"`, 80))
 		}},
 		{"protocol", policies(func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule) { r.Action = alternating[i%2] })},
 		{"peers", policies(func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule) {

@@ -10,14 +10,11 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
-	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
@@ -55,23 +52,17 @@ func (h *generator) reconcileTiers() {
 		h.step()
 	}
 	if h.chance(50, "the rest is accepted") {
-		h.setClusterPolicy(acceptingTheRest())
+		h.setClusterPolicy(acceptingTheRest(h.t))
 	}
 	h.Sync()
 }
 
 // acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it
 // meets another one is accepted.
-func acceptingTheRest() *v1alpha2.ClusterNetworkPolicy {
-	p := &v1alpha2.ClusterNetworkPolicy{}
-	p.Name, p.UID, p.Spec.Tier, p.Spec.Priority = "z", "z", v1alpha2.AdminTier, 1000
-	p.Spec.Subject.Namespaces = &metav1.LabelSelector{}
-	accept := v1alpha2.ClusterNetworkPolicyRuleActionAccept
-	p.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{{Action: accept,
-		From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}}}}
-	p.Spec.Egress = []v1alpha2.ClusterNetworkPolicyEgressRule{{Action: accept,
-		To: []v1alpha2.ClusterNetworkPolicyEgressPeer{{Networks: []v1alpha2.CIDR{"0.0.0.0/0", "::/0"}}}}}
-	return p
+func acceptingTheRest(t fixture.TB) *v1alpha2.ClusterNetworkPolicy {
+	return fixture.ClusterPolicy(t, "z", `{tier: Admin, priority: 1000, subject: {namespaces: {}},
+		ingress: [{action: Accept, from: [{namespaces: {}}]}],
+		egress: [{action: Accept, to: [{networks: [0.0.0.0/0, "::/0"]}]}]}`)
 }
 
 // events are the kinds of events that are drawn from.
@@ -203,14 +194,10 @@ func (tr transition) hasPass() bool {
 func TestS93_ANamespaceArrivesAfterItsPods(t *testing.T) {
 	h := newHistory(t, t)
 	h.setNamespace("b", nil)
-	pod := func(namespace, name, last string) npc.Pod {
-		return npc.Pod{Namespace: namespace, Name: name, UID: types.UID(name), Node: cluster.Node,
-			Addrs: []netip.Addr{netip.MustParseAddr("10.32.1." + last), netip.MustParseAddr("fd32:1::" + last)}}
-	}
-	h.setPod(pod("b", "other", "2"))
-	h.setPod(pod("c", "m", "5"))
-	h.setPod(pod("c", "n", "1"))
-	h.setClusterPolicy(acceptingTheRest())
+	h.setPod(fixture.Pod("b/other node1 10.32.1.2 fd32:1::2"))
+	h.setPod(fixture.Pod("c/m node1 10.32.1.5 fd32:1::5"))
+	h.setPod(fixture.Pod("c/n node1 10.32.1.1 fd32:1::1"))
+	h.setClusterPolicy(acceptingTheRest(t))
 	h.Sync()
 	h.check()
 	reasons := map[string]int{}
@@ -225,12 +212,12 @@ func TestS93_ANamespaceArrivesAfterItsPods(t *testing.T) {
 func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 	h := newHistory(t, t)
 	h.setNamespace("a", nil)
-	addr := []netip.Addr{netip.MustParseAddr("10.32.1.2")}
 	peer := func(name, colour string, started int64) npc.Pod {
-		return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: "other", Addrs: addr, Labels: map[string]string{"colour": colour},
-			Started: time.Unix(started, 0)}
+		p := fixture.Pod(fmt.Sprintf("a/%s other 10.32.1.2 colour=%s", name, colour))
+		p.Started = time.Unix(started, 0)
+		return p
 	}
-	h.setPod(npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: cluster.Node, Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.3")}})
+	h.setPod(fixture.Pod("a/web node1 10.32.1.3"))
 	h.setPod(peer("old", "red", 1))
 	for name, spec := range map[string]string{
 		"first": `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [
@@ -241,7 +228,7 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 	} {
 		h.setClusterPolicy(fixture.ClusterPolicy(t, name, spec))
 	}
-	h.setClusterPolicy(acceptingTheRest())
+	h.setClusterPolicy(acceptingTheRest(t))
 	h.Sync()
 	h.check()
 	for range 2 {
@@ -260,8 +247,8 @@ func TestS62_APolicyChangesItsTier(t *testing.T) {
 			h := newHistory(t, t)
 			h.setNamespace("a", nil)
 			for i, colour := range []string{"red", "blue", "green"} {
-				h.setPod(npc.Pod{Namespace: "a", Name: colour, UID: types.UID(colour), Node: cluster.Node, Labels: map[string]string{"colour": colour},
-					Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.32.1.", i+2)), netip.MustParseAddr(fmt.Sprint("fd32:1::", i+2))}})
+				const facts = "a/%[1]s node1 10.32.1.%[2]d fd32:1::%[2]d colour=%[1]s"
+				h.setPod(fixture.Pod(fmt.Sprintf(facts, colour, i+2)))
 			}
 			if strings.Contains(others, "isolated") {
 				h.setPolicy(fixture.Policy(t, "a/green", `{podSelector: {matchLabels: {colour: green}}, policyTypes: [Ingress, Egress],
@@ -300,8 +287,7 @@ func TestS93_ARelabelledSubjectOfBothKinds(t *testing.T) {
 		h.shard(networkpolicy.DefaultSharding())
 		h.setNamespace("a", nil)
 		pod := func(name, colour, last string) npc.Pod {
-			return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"colour": colour},
-				Addrs: []netip.Addr{netip.MustParseAddr("10.32.1." + last), netip.MustParseAddr("fd32:1::" + last)}}
+			return fixture.Pod(fmt.Sprintf("a/%s node1 10.32.1.%[2]s fd32:1::%[2]s colour=%[3]s", name, last, colour))
 		}
 		h.setPod(pod("web", "red", "2"))
 		if known {
@@ -331,8 +317,7 @@ func TestS81_TheIsolatedNeverMeetBaseline(t *testing.T) {
 			h := newHistory(t, t)
 			h.setNamespace("a", nil)
 			for i, name := range []string{"web", "client", "other"} {
-				h.setPod(npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"app": name},
-					Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.32.1.", i+2)), netip.MustParseAddr(fmt.Sprint("fd32:1::", i+2))}})
+				h.setPod(fixture.Pod(fmt.Sprintf("a/%[1]s node1 10.32.1.%[2]d fd32:1::%[2]d app=%[1]s", name, i+2)))
 			}
 			h.setPolicy(fixture.Policy(t, "a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress],
 				ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: client}}}]}]}`))

@@ -3,22 +3,8 @@ package controller_test
 import (
 	"testing"
 
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weave-npc/weave-npc/npc"
 )
-
-// clusterPolicy sets a cluster network policy.
-func (w *harness) clusterPolicy(t *testing.T, name, spec string) {
-	t.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{}
-	o.Name = name
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		t.Fatal(err)
-	}
-	w.Model.SetClusterPolicy(o)
-}
 
 // TestVerdictsOfPeersByNodes checks the peers that nodes select, as nodes are relabelled, get other addresses and are
 // deleted.
@@ -28,7 +14,7 @@ func TestVerdictsOfPeersByNodes(t *testing.T) {
 	}
 	verdicts(t, []verdictCase{
 		{"S84_nodes_are_matched_by_all_their_addresses_in_their_family", func(w *harness) {
-			w.clusterPolicy(t, "p", `{tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: a}}}, egress: [
+			w.ClusterPolicy("p", `{tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: a}}}, egress: [
 				{action: Deny, to: [{nodes: {matchLabels: {zone: x}}}], protocols: [{tcp: {destinationPort: {number: 80}}}]}]}`)
 			n := outside(w, 0)
 			n.Addrs = w.Addrs["outside"]
@@ -55,7 +41,7 @@ func TestVerdictsOfPeersByNodes(t *testing.T) {
 		}},
 		{"S84_nodes_accepted_before_all_else_is_denied", func(w *harness) {
 			w.Model.SetNode(outside(w, 0))
-			w.clusterPolicy(t, "p", `{tier: Baseline, priority: 1, subject: {namespaces: {}}, egress: [{action: Accept, to: [{nodes: {}}]},
+			w.ClusterPolicy("p", `{tier: Baseline, priority: 1, subject: {namespaces: {}}, egress: [{action: Accept, to: [{nodes: {}}]},
 				{action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]}`)
 			w.Sync()
 			w.Expect("10.32.1.2 > 198.51.100.7 tcp:80 = yes\n fd32:1::2 > 2001:db8::7 tcp:80 = no\n a/web > b/other tcp:80 = no")
@@ -88,7 +74,7 @@ func TestS93_NodesAreThereBeforeThePolicyThatNamesThem(t *testing.T) {
 	w.Pod("a/new", "10.32.1.10,fd32:1::10", "app=web")
 	apply(func() {
 		w.Model.SetNode(npc.Node{Name: "far", UID: "far", Addrs: w.Addrs["outside"]})
-		w.clusterPolicy(t, "p", `{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Accept, to: [{nodes: {}}]},
+		w.ClusterPolicy("p", `{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Accept, to: [{nodes: {}}]},
 			{action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]}`)
 	})
 	for w.Model.Resume() {
