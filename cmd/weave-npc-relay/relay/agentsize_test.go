@@ -31,6 +31,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/relayclient"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
@@ -56,9 +57,9 @@ func synthesized(c synthetic.Cluster) *stock {
 	}
 	version := strconv.Itoa(s.first())
 	for i := range c.Namespaces {
-		n := synthetic.Namespace(i)
-		s.namespaces = append(s.namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID,
-			Labels: n.Labels, ResourceVersion: version}})
+		n := fixture.NamespaceObject(synthetic.Namespace(i))
+		n.ResourceVersion = version
+		s.namespaces = append(s.namespaces, *n)
 	}
 	for i := range c.Policies {
 		p := c.Policy(i)

@@ -32,11 +32,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc/source/convert"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 func pod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{NodeName: "node1", Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}}}}
+	return fixture.PodObject(fixture.Pod(fmt.Sprintf("shop/%[1]s node1 app=%[1]s http:80", name)))
 }
 
 func clientFor(t testing.TB, config *rest.Config) kubernetes.Interface {
