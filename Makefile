@@ -40,7 +40,7 @@ conformance: ## run the suites of NetworkPolicy and ClusterNetworkPolicy against
 image: ## build the images of the last commit without a registry, bin/weave-npc-image-ARCH.tar, and test them (ARCHS="amd64 arm64", TAG=latest)
 	test/setup image
 	prod/image $(or $(TAG),latest) $(or $(ARCHS),amd64 arm64)
-	WEAVE_NPC_TEST_IMAGE=$(CURDIR)/bin/weave-npc-image-$(shell $(GO) env GOHOSTARCH).tar $(GO) test -count=1 -run TestImageEnforces ./test/enforce
+	WEAVE_NPC_TEST_IMAGE=$(CURDIR)/bin/weave-npc-image-$(shell $(GO) env GOHOSTARCH).tar $(GO) test -count=1 -run TestImageEnforces ./test/enforce/node
 	WEAVE_NPC_TEST_IMAGES="$(addsuffix .tar,$(addprefix $(CURDIR)/bin/weave-npc-image-,$(or $(ARCHS),amd64 arm64)))" \
 	  $(GO) test -count=1 ./test/image
 
@@ -80,21 +80,21 @@ fuzz-interrupts: ## compare the state that CHECKS (300) random histories of inte
 
 fuzz-cluster: ## compare STATES (1000 for each backend) of random clusters with the reference model, by packets; TIERS=no leaves out cluster network policies
 	test/setup
-	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} WEAVE_NPC_TEST_TIERS=$${TIERS:-yes} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
+	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} WEAVE_NPC_TEST_TIERS=$${TIERS:-yes} $(GO) test ./test/enforce/random -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
 
 soak: ## change, break and kill at random for FOR (10m), checked by the reference model, and look for leaks
 	test/setup
-	WEAVE_NPC_TEST_SOAK=$${FOR:-10m} $(GO) test ./test/enforce -run TestSoak -timeout 0 -v
+	WEAVE_NPC_TEST_SOAK=$${FOR:-10m} $(GO) test ./test/enforce/random -run TestSoak -timeout 0 -v
 
 chaos-kill: ## kill weave-npc before system calls while it starts and follows changes, each transition KILLS (20) times, under 1,000 new flows a second (ONLY=SCENARIOS)
 	test/setup
-	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run 'TestS63_KilledAtEveryStep$(if $(ONLY),/.*/$(ONLY))' -timeout 0 -v
+	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce/faults -run 'TestS63_KilledAtEveryStep$(if $(ONLY),/.*/$(ONLY))' -timeout 0 -v
 
 fuzz-terminate: ## terminate connections by EDITS (1000 for each backend) random changes, measure the delay, and test an end that sends only after 6 minutes
 	test/setup
-	WEAVE_NPC_TEST_STEPS=$${EDITS:-1000} $(GO) test ./test/enforce -run TestS95_Random -count=1 -timeout 0 -v
-	@for b in nft legacy; do WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce -run "TestS95_HowSoon/$$b" -count=1 -timeout 0 -v || exit 1; done
-	WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce -run TestS96_AnEndThatSpeaksLate -count=1 -timeout 0 -v
+	WEAVE_NPC_TEST_STEPS=$${EDITS:-1000} $(GO) test ./test/enforce/connections -run TestS95_Random -count=1 -timeout 0 -v
+	@for b in nft legacy; do WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce/connections -run "TestS95_HowSoon/$$b" -count=1 -timeout 0 -v || exit 1; done
+	WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce/connections -run TestS96_AnEndThatSpeaksLate -count=1 -timeout 0 -v
 
 bench-drift: ## measure the duration of repairs, REPEATS (30) times each kind, and the cost of watching
 	test/setup
@@ -109,17 +109,17 @@ bench-relay: ## measure weave-npc-relay with AGENTS (50,200,1000; direct:N for a
 chaos-relay: ## kill replicas of the relay and weave-npc at random, KILLS (500) times, while policies and pods change, checked by the reference model
 	test/setup
 	test/controlplane/build
-	WEAVE_NPC_TEST_RELAY_KILLS=$${KILLS:-500} $(GO) test ./test/enforce -run TestS63_S93_RelaysAndAgentsAreKilled -count=1 -timeout 0 -v
+	WEAVE_NPC_TEST_RELAY_KILLS=$${KILLS:-500} $(GO) test ./test/enforce/faults -run TestS63_S93_RelaysAndAgentsAreKilled -count=1 -timeout 0 -v
 
 load-drops: ## drop 20,000 new flows a second for FOR (30s), record as many, and kill ulogd2 KILLS (100) times under load; prints the resources used
 	test/setup
-	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
-	WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run TestS99_ConnectionsOfAFlood -timeout 0 -v
-	WEAVE_NPC_TEST_ULOGD_KILLS=$${KILLS:-100} $(GO) test ./test/enforce ./ulogd -run 'TestUlogdIsKilledUnderLoad|TestRunKilledAgainAndAgain' -timeout 0 -v
+	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce/observe -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
+	WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce/observe -run TestS99_ConnectionsOfAFlood -timeout 0 -v
+	WEAVE_NPC_TEST_ULOGD_KILLS=$${KILLS:-100} $(GO) test ./test/enforce/observe ./ulogd -run 'TestUlogdIsKilledUnderLoad|TestRunKilledAgainAndAgain' -timeout 0 -v
 
 upgrade: ## compare the state of the kernel with that of an earlier commit's weave-npc (BASE=COMMIT), in STATES (1000) dry runs, and in a tenth of them after a restart
 	test/setup
-	WEAVE_NPC_TEST_UPGRADE=$${STATES:-1000} WEAVE_NPC_TEST_BASE=$(BASE) $(GO) test ./test/enforce -run TestUpgradeKeepsTheKernel -count=1 -timeout 0 -v
+	WEAVE_NPC_TEST_UPGRADE=$${STATES:-1000} WEAVE_NPC_TEST_BASE=$(BASE) $(GO) test ./test/enforce/random -run TestUpgradeKeepsTheKernel -count=1 -timeout 0 -v
 
 mutants: ## apply mutants, one at a time, and show that the tests catch each (ONLY=NAMES); takes half an hour
 	test/setup

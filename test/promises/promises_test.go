@@ -25,9 +25,9 @@ const (
 	// page has the promises, and list, which is generated, the tests of each.
 	page = top + "/docs/promises.md"
 	list = top + "/docs/promise-tests.md"
-	// wire is where the tests are that send packets.
-	wire = "test/enforce"
-	// table is the test that runs the cases of test/enforce's tables, on every backend.
+	// wire has the folders of the tests that send packets.
+	wire = "test/enforce/"
+	// table is the test that runs the cases of a folder's tables, on every backend.
 	table = "TestPolicies/*"
 )
 
@@ -142,10 +142,10 @@ func names(folder string, file *ast.File) []string {
 			continue
 		}
 		parent := f.Name.Name
-		if folder == wire && strings.HasSuffix(parent, "Cases") {
+		if strings.HasPrefix(folder, wire) && strings.HasSuffix(parent, "Cases") {
 			parent = table
 		}
-		if calls(f, "eachBackend") {
+		if calls(f, "EachBackend") {
 			parent += "/*"
 		}
 		if named.MatchString(f.Name.Name) {
@@ -167,8 +167,8 @@ func calls(f *ast.FuncDecl, name string) bool {
 	found := false
 	ast.Inspect(f, func(n ast.Node) bool {
 		if c, ok := n.(*ast.CallExpr); ok {
-			called, ok := c.Fun.(*ast.Ident)
-			found = found || ok && called.Name == name
+			called, ok := c.Fun.(*ast.SelectorExpr)
+			found = found || ok && called.Sel.Name == name
 		}
 		return true
 	})

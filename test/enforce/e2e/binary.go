@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// commandVariable holds the path of the weave-npc command that this run of the tests has built.
+const commandVariable = "WEAVE_NPC_TEST_COMMAND"
+
+// Main builds weave-npc and runs the tests of a package, for TestMain: os.Exit(e2e.Main(m)).
+func Main(m *testing.M) int { return lab.Main(builder{m}) }
+
+// Command returns the path of the weave-npc command.
+func Command() string { return os.Getenv(commandVariable) }
+
+// builder builds the command before the tests run.
+type builder struct{ tests *testing.M }
+
+// Run implements the interface that lab.Main wants.
+func (b builder) Run() int {
+	// Tests wait for packets that must not arrive: more of them than there are processors.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binary, err := build()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer binary.Close()
+	return b.tests.Run()
+}
+
+// build builds the command into .cache/e2e, with the race detector if the tests have it. The packages of a run take
+// turns, and only the first one links: later ones find the file up to date. The command is named by a descriptor,
+// which stays valid when another run builds a new one.
+func build() (*os.File, error) {
+	dir, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, errors.Wrap(err, "opening the lock of weave-npc's build")
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Wrapf(err, "locking %s", lock.Name())
+	}
+	path := filepath.Join(dir, "weave-npc")
+	if race {
+		path += "-race"
+	}
+	output, err := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-o", path,
+		"github.com/weave-npc/weave-npc/cmd/weave-npc").CombinedOutput()
+	if err != nil {
+		return nil, errors.Wrapf(err, "building weave-npc: %s", output)
+	}
+	binary, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Wrap(err, "opening the binary")
+	}
+	path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), binary.Fd())
+	return binary, errors.Wrap(os.Setenv(commandVariable, path), "naming the command")
+}
+
+// cacheDir returns the directory of this module's builds of weave-npc.
+func cacheDir() (string, error) {
+	file, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", errors.Wrap(err, "finding go.mod")
+	}
+	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(file))), ".cache", "e2e")
+	return dir, errors.Wrapf(os.MkdirAll(dir, 0o755), "making %s", dir)
+}
