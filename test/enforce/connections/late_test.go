@@ -91,11 +91,6 @@ func lateLines(t *testing.T, w *e2e.Cluster) (lines []lateLine) {
 					for _, reported := range []bool{true, false} {
 						l := lateLine{Line: connect(t, w, from, "web", family), serverLate: serverLate,
 							reported: reported, after: after}
-						for _, end := range []net.Conn{l.Client, l.Server} {
-							if err := end.(*net.TCPConn).SetKeepAlive(false); err != nil {
-								t.Fatal(err)
-							}
-						}
 						lines = append(lines, l.called(from, family))
 					}
 					l := lateLine{Line: connectUDP(t, w, from, "web", family), udp: true, serverLate: serverLate,

@@ -1,5 +1,5 @@
-// Package connections shows what becomes of connections and new packets when policies change (S62, S95 to S98): no edit
-// cuts what both versions allow, and what a change denies ends where --established=cut asks for it.
+// Package connections shows what packets of open and of new connections get when policies change (S62, S95 to S98): no edit
+// cuts what both versions allow, and what a change denies ends where --established=terminate asks for it.
 package connections
 
 import (

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weave-npc/weave-npc/test/enforce/e2e"
 	"github.com/weave-npc/weave-npc/test/enforce/random"
@@ -130,7 +129,6 @@ func (r *randomTalks) open(t *testing.T) {
 func (r *randomTalks) takeUp(t *testing.T) {
 	t.Helper()
 	now := r.g.Objects.Evaluated(t, r.Cluster)
-	time.Sleep(50 * time.Millisecond) // until no end has anything left to acknowledge
 	for _, c := range r.live {
 		if c.Proto != "tcp" || len(c.EndedOn) > 0 || c.From == c.To || r.g.IntN(12) > 0 {
 			continue
@@ -149,6 +147,7 @@ func (r *randomTalks) takeUp(t *testing.T) {
 		if len(ends) == 0 {
 			continue
 		}
+		c.AwaitAcknowledged(t)
 		e := ends[r.g.IntN(len(ends))]
 		for _, n := range nodes {
 			c.Forget(t, n)

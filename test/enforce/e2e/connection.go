@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
@@ -303,6 +304,31 @@ func (c *Connection) Direct() netip.AddrPort { return netip.AddrPortFrom(c.To.Ad
 
 // Line is both ends of an open TCP connection.
 type Line struct{ Client, Server net.Conn }
+
+// AwaitAcknowledged waits until no end of a TCP connection has anything left to acknowledge.
+func (l Line) AwaitAcknowledged(t *testing.T) {
+	t.Helper()
+	await.Within(t, Timeout, func() bool {
+		for _, end := range []net.Conn{l.Client, l.Server} {
+			raw, err := end.(syscall.Conn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var info *unix.TCPInfo
+			if controlErr := raw.Control(func(fd uintptr) {
+				info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			}); controlErr != nil || err != nil {
+				t.Fatalf("asking for the state of a connection: %v %v", controlErr, err)
+			}
+			if info.Unacked > 0 {
+				return false
+			}
+		}
+		return true
+	}, func() string {
+		return fmt.Sprintf("an end of %s has not acknowledged everything", l.Client.LocalAddr())
+	})
+}
 
 // Say sends something from one end, and returns what arrives at the other within a time, and the error of the first.
 func (l Line) Say(from, to net.Conn, within time.Duration) (got string, err error) {

@@ -35,7 +35,8 @@ type Wants map[string]string
 
 const (
 	// tcpTimeout is shorter than the first retransmission of a SYN, which would hide a loss.
-	tcpTimeout    = 900 * time.Millisecond
+	tcpTimeout = 900 * time.Millisecond
+	// DeniedTimeout is how long a packet is waited for that must not arrive.
 	DeniedTimeout = 200 * time.Millisecond
 	// Converged is the time within which verdicts must be as wanted, on a busy machine.
 	Converged = 20 * time.Second

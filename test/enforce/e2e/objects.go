@@ -245,8 +245,10 @@ func Do(changes ...Change) Change {
 	}
 }
 
-// Only4 leaves a pod its IPv4 address, only6 the other one.
+// Only4 leaves a pod its IPv4 address.
 func Only4(_ *Cluster, p *corev1.Pod) { onlyFamily(p, "4") }
+
+// Only6 leaves a pod its IPv6 address.
 func Only6(w *Cluster, p *corev1.Pod) {
 	At(p.Name)(w, p)
 	onlyFamily(p, "6")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -68,6 +69,20 @@ func AwaitSnapshot(t *testing.T, n *lab.Node, before string) {
 		return fmt.Sprintf("%s is not as it was (-before +now):\n%s", n,
 			cmp.Diff(strings.Split(before, "\n"), strings.Split(now, "\n")))
 	})
+}
+
+// AwaitSteady waits until a node has not changed for three seconds, and returns what it is then: sets and chains that do
+// no harm are removed later than others.
+func AwaitSteady(t *testing.T, n *lab.Node) string {
+	t.Helper()
+	last, since := Snapshot(t, n), time.Now()
+	await.Within(t, 2*Timeout, func() bool {
+		if now := Snapshot(t, n); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 3*time.Second
+	}, func() string { return fmt.Sprintf("%s changes again and again:\n%s", n, last) })
+	return last
 }
 
 // Canonical returns a snapshot with sorted chains. Rules that only allow are sorted too: those of a namespace's chain,

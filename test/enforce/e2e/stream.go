@@ -18,8 +18,6 @@ const (
 	StreamPort = 7
 	// StreamRate is how many of them are opened a second.
 	StreamRate = 1000
-	// ASlice is how long new scenarios are begun if $WEAVE_NPC_TEST_KILLS does not ask for all of them.
-	ASlice = 35 * time.Second
 )
 
 // betweenMessages is how long a slow weave-npc waits before each message to the kernel: what is between two of them is

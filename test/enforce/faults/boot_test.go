@@ -68,7 +68,7 @@ func newBooting(t *testing.T, backend lab.Backend, flag string) *booting {
 	b.serveAPI(t)
 	d := killable(t, n, "--iptables-backend", string(backend), flag, value, "--kubeconfig",
 		filepath.Join(l.Dir(), "kubeconfig"))
-	d.Log.Expect("API server does not answer|watch error|watch is broken|fail-closed filter closed for long")
+	d.Log.Expect("API server does not answer|this node is not known|watch error|watch is broken|fail-closed filter closed for long")
 	b.Daemons = []*e2e.Daemon{d}
 	return b
 }

@@ -15,9 +15,8 @@ func TestS65_WhatOthersChangeIsPutBackAndReported(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := e2e.Start(t, backend, e2e.Rich())
 		w.Expect(t, e2e.RichWants())
-		time.Sleep(3 * time.Second)
 		d := w.Daemons[0]
-		before := e2e.Snapshot(t, d.Node)
+		before := e2e.AwaitSteady(t, d.Node)
 		d.Log.Expect("drift found|drift is found again and again")
 		program := "iptables-" + string(backend)
 		web := w.Hosts["web"].Addr4().String()
@@ -64,8 +63,7 @@ func TestS65_WhatLooksTheSameIsFoundWithinThirtySeconds(t *testing.T) {
 	w.Expect(t, e2e.RichWants())
 	d := w.Daemons[0]
 	d.Log.Expect("drift found|drift is found again and again")
-	time.Sleep(3 * time.Second)
-	before := e2e.Snapshot(t, d.Node)
+	before := e2e.AwaitSteady(t, d.Node)
 	// The number of entries and the size of the table stay as they are.
 	web := w.Hosts["web"].Addr4().String()
 	e2e.Run(t, d.Node.Host, "ipset", "del", "weave-local-pods", web)

@@ -17,10 +17,10 @@ func TestASecondStartChangesNothingAndSIGTERMLeavesEverything(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := e2e.Start(t, backend, e2e.Rich())
 		w.Expect(t, e2e.RichWants())
-		time.Sleep(3 * time.Second) // until what does no harm has been removed
 		before, written := map[*lab.Node]string{}, map[*lab.Node][2]iptables.Fingerprint{}
 		for _, n := range w.Nodes() {
-			before[n], written[n] = e2e.Snapshot(t, n), prints(t, n, backend)
+			before[n] = e2e.AwaitSteady(t, n)
+			written[n] = prints(t, n, backend)
 		}
 		for _, d := range w.Daemons {
 			d.Signal(t, syscall.SIGTERM)

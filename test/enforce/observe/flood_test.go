@@ -74,8 +74,8 @@ func startSending(t *testing.T, w *e2e.Cluster, from, to string, rate, kind, pro
 		defer tick.Stop()
 		n, began := 0, time.Now()
 		for ; ctx.Err() == nil; <-tick.C {
-			// An error is a queue that is full.
-			for n < int(time.Since(began).Seconds()*float64(rate)) && send(fd, n) == nil {
+			// An error is a queue that is full. A machine that is too slow for the rate is behind at the end, too.
+			for ctx.Err() == nil && n < int(time.Since(began).Seconds()*float64(rate)) && send(fd, n) == nil {
 				n++
 			}
 		}

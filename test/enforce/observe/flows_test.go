@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,6 +170,7 @@ func TestS99_EachNodeRecordsItsConnections(t *testing.T) {
 
 // TestS99_RecordsOutliveADaemon that is killed, in the file, and the socket that it leaves is replaced.
 func TestS99_RecordsOutliveADaemon(t *testing.T) {
+	t.Parallel()
 	w := startRecording(t, lab.NFT, recorded())
 	d := w.Daemons[0]
 	w.Probe(t, "web", lab.Packet{Proto: "tcp", To: w.Hosts["db"].Addr4(), Port: 80}, lab.Allowed)
@@ -194,6 +194,7 @@ func TestS99_RecordsOutliveADaemon(t *testing.T) {
 
 // TestS99_NetAdminAndNetRawAreEnough to record, in the default seccomp profile of containers.
 func TestS99_NetAdminAndNetRawAreEnough(t *testing.T) {
+	t.Parallel()
 	profiled, err := lab.ProfileWrap(lab.DefaultProfile, "CAP_NET_ADMIN", "CAP_NET_RAW")
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +216,7 @@ func TestS99_NetAdminAndNetRawAreEnough(t *testing.T) {
 
 // TestS99_FollowedRecordsComeAtOnce prints each record again when a connection is added to it.
 func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
+	t.Parallel()
 	w := startRecording(t, lab.NFT, recorded())
 	d := w.Daemons[0]
 	ctx, cancel := context.WithCancel(t.Context())
@@ -229,7 +231,7 @@ func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
 	for number := 1; number < 3; number++ {
 		w.Probe(t, "web", lab.Packet{Proto: "tcp", To: w.Hosts["db"].Addr4(), Port: 80}, lab.Allowed)
 		line := fmt.Sprintf("allowed  shop/Deployment/web  shop/Pod/db  tcp/80 (http)  %d  ", number)
-		await.Within(t, 5*time.Second, func() bool { return strings.Contains(said.String(), line) },
+		await.Within(t, e2e.Timeout, func() bool { return strings.Contains(said.String(), line) },
 			func() string { return line + " not in\n" + said.String() })
 	}
 	cancel()
@@ -239,6 +241,7 @@ func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
 // TestS99_BlindnessIsSaid where the kernel gives no events, and ends when it does. Denied connections are recorded
 // meanwhile.
 func TestS99_BlindnessIsSaid(t *testing.T) {
+	t.Parallel()
 	w := e2e.New(t, lab.NFT, lab.Config{})
 	n := w.Nodes()[0]
 	e2e.Run(t, n.Host, "conntrack", "-L") // which brings the settings

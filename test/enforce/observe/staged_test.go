@@ -147,6 +147,7 @@ func TestS102_TheAnnotationDecides(t *testing.T) {
 
 // TestS102_WithoutTheFlagAnnotatedPoliciesAreEnforced, and that is said.
 func TestS102_WithoutTheFlagAnnotatedPoliciesAreEnforced(t *testing.T) {
+	t.Parallel()
 	w := startRecording(t, lab.NFT, recorded())
 	for _, d := range w.Daemons {
 		d.Log.Expect("a policy is not staged as it asks for")

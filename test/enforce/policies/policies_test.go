@@ -9,8 +9,7 @@ import (
 
 func cases() []e2e.Case {
 	return slices.Concat(isolationCases(), combinedCases(), peerCases(), changeCases(), blockCases(), portCases(),
-		serviceCases(),
-		connectionCases(), wireCases(), timeCases(), arrivalCases(), addressCases())
+		namedPortCases(), serviceCases(), connectionCases(), wireCases(), timeCases(), arrivalCases(), addressCases())
 }
 
 func TestPolicies(t *testing.T) { e2e.RunPolicies(t, cases()) }

@@ -12,40 +12,37 @@ import (
 // portCases show what the ports of a rule open.
 func portCases() []e2e.Case {
 	const closed = "-*>web"
-	ingress := func(ports string) e2e.Change {
-		return e2e.Policy("shop/p", "podSelector: {matchLabels: {app: web}}\ningress:\n- ports: "+ports)
-	}
 	return []e2e.Case{
 		{Name: "S40_no_protocol_is_tcp_and_no_port_is_all_ports", Steps: []e2e.Step{
-			{Do: ingress(`[{port: 80}]`), Want: e2e.Wants{"tcp 80": "", "tcp 81": closed, "udp 80": closed,
+			{Do: ingressAt(`[{port: 80}]`), Want: e2e.Wants{"tcp 80": "", "tcp 81": closed, "udp 80": closed,
 				"sctp 80": closed,
 				"icmp":    closed}},
-			{About: "no port", Do: ingress(`[{protocol: UDP}]`), Want: e2e.Wants{"udp 53": "", "udp 9": "",
+			{About: "no port", Do: ingressAt(`[{protocol: UDP}]`), Want: e2e.Wants{"udp 53": "", "udp 9": "",
 				"tcp 53":  closed,
 				"sctp 53": closed, "icmp": closed}},
-			{About: "neither", Do: ingress(`[{}]`), Want: e2e.Wants{"tcp 53": "", "tcp 9": "", "udp 53": closed,
+			{About: "neither", Do: ingressAt(`[{}]`), Want: e2e.Wants{"tcp 53": "", "tcp 9": "", "udp 53": closed,
 				"icmp": closed}},
-			{About: "SCTP", Do: ingress(`[{protocol: SCTP}]`), Want: e2e.Wants{"sctp 80": "", "tcp 80": closed,
+			{About: "SCTP", Do: ingressAt(`[{protocol: SCTP}]`), Want: e2e.Wants{"sctp 80": "", "tcp 80": closed,
 				"udp 53": closed}},
 		}},
 		{Name: "S41_sctp_and_udp_open_no_tcp", Steps: []e2e.Step{
-			{Do: ingress(`[{protocol: SCTP, port: 80}]`), Want: e2e.Wants{"sctp 80": "", "sctp 81": closed,
+			{Do: ingressAt(`[{protocol: SCTP, port: 80}]`), Want: e2e.Wants{"sctp 80": "", "sctp 81": closed,
 				"tcp 80": closed,
 				"udp 80": closed, "icmp": closed}},
-			{Do: ingress(`[{protocol: UDP, port: 80}]`), Want: e2e.Wants{"udp 80": "", "udp 81": closed,
+			{Do: ingressAt(`[{protocol: UDP, port: 80}]`), Want: e2e.Wants{"udp 80": "", "udp 81": closed,
 				"tcp 80":  closed,
 				"sctp 80": closed, "icmp": closed}},
 		}},
 		{Name: "S43_end_port_is_inclusive", Steps: []e2e.Step{
-			{Do: ingress(`[{port: 81, endPort: 83}]`), Want: e2e.Wants{"tcp 80": closed, "tcp 81": "", "tcp 82": "",
+			{Do: ingressAt(`[{port: 81, endPort: 83}]`), Want: e2e.Wants{"tcp 80": closed, "tcp 81": "", "tcp 82": "",
 				"tcp 83": "",
 				"tcp 84": closed, "udp 82": closed}},
-			{About: "equal", Do: ingress(`[{port: 81, endPort: 81}]`),
+			{About: "equal", Do: ingressAt(`[{port: 81, endPort: 81}]`),
 				Want: e2e.Wants{"tcp 80": closed, "tcp 81": "", "tcp 82": closed}},
-			{About: "everything", Do: ingress(`[{port: 1, endPort: 65535}]`), Want: e2e.Wants{"tcp 1": "",
+			{About: "everything", Do: ingressAt(`[{port: 1, endPort: 65535}]`), Want: e2e.Wants{"tcp 1": "",
 				"tcp 65535": "",
 				"udp 53":    closed, "icmp": closed}},
-			{About: "UDP and SCTP", Do: ingress(`
+			{About: "UDP and SCTP", Do: ingressAt(`
   - {protocol: UDP, port: 53, endPort: 54}
   - {protocol: SCTP, port: 79, endPort: 80}`),
 				Want: e2e.Wants{"udp 52": closed, "udp 53": "", "udp 54": "", "udp 55": closed, "sctp 79": "",
@@ -57,6 +54,13 @@ policyTypes: [Egress]
 egress: [{ports: [{port: 81, endPort: 82}]}]`),
 				Want: e2e.Wants{"tcp 80": "-web>*", "tcp 81": "", "tcp 82": "", "tcp 83": "-web>*"}},
 		}},
+	}
+}
+
+// namedPortCases show what names of ports mean, and many ports in one rule.
+func namedPortCases() []e2e.Case {
+	const closed = "-*>web"
+	return []e2e.Case{
 		{Name: "S44_a_named_port_is_each_pods_own_number", Steps: []e2e.Step{
 			{Do: e2e.Do(e2e.Pod("shop/web", e2e.Port("http", 80, "")),
 				e2e.Pod("shop/db", e2e.Port("http", 8080, corev1.ProtocolTCP)),
@@ -105,11 +109,11 @@ egress: [{to: [{ipBlock: {cidr: 10.32.2.0/24}}, {ipBlock: {cidr: "fd10:32:0:2::/
 			{Do: e2e.Policy("shop/p", `{podSelector: {}, ingress: [{ports: [{port: dns}]}]}`),
 				Want: e2e.Wants{"udp 53": "-*>shop", "tcp 53": "-*>shop", "tcp 5353": "-*>db,api",
 					"udp 5353": "-*>shop"}},
-			{About: "a name that no pod has", Do: ingress(`[{port: unknown}, {port: 80}]`),
+			{About: "a name that no pod has", Do: ingressAt(`[{port: unknown}, {port: 80}]`),
 				Want: e2e.Wants{"tcp 80": "", "tcp 53": closed, "udp 53": closed}},
-			{About: "and nothing else", Do: ingress(`[{port: unknown}]`), Want: e2e.Wants{"tcp 80": closed,
+			{About: "and nothing else", Do: ingressAt(`[{port: unknown}]`), Want: e2e.Wants{"tcp 80": closed,
 				"tcp 53": closed}},
-			{About: "the name's number changes by a new pod", Do: e2e.Do(ingress(`[{port: http}]`),
+			{About: "the name's number changes by a new pod", Do: e2e.Do(ingressAt(`[{port: http}]`),
 				e2e.Pod("shop/web", e2e.UID("one"), e2e.NoPorts, e2e.Port("http", 80, ""))),
 				Want: e2e.Wants{"tcp 80": "", "tcp 81": closed}},
 			{Do: e2e.Pod("shop/web", e2e.UID("two"), e2e.NoPorts, e2e.Port("http", 81, "")),
@@ -118,7 +122,7 @@ egress: [{to: [{ipBlock: {cidr: 10.32.2.0/24}}, {ipBlock: {cidr: "fd10:32:0:2::/
 		{Name: "S47_named_ports_of_sidecars_count", Steps: []e2e.Step{
 			{Do: e2e.Do(e2e.Pod("shop/web", initPort("proxy", 81, corev1.ContainerRestartPolicyAlways),
 				initPort("setup", 82, "")),
-				ingress(`[{port: proxy}, {port: setup}]`)), Want: e2e.Wants{"tcp 81": "", "tcp 82": closed}},
+				ingressAt(`[{port: proxy}, {port: setup}]`)), Want: e2e.Wants{"tcp 81": "", "tcp 82": closed}},
 		}},
 		{Name: "S48_a_named_port_towards_an_outside_address_never_matches", Steps: []e2e.Step{
 			{Do: e2e.Do(e2e.Pod("shop/db", e2e.Port("http", 80, "")), e2e.Pod("shop/api", e2e.Port("http", 80, "")),
@@ -130,18 +134,23 @@ egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0}}, {ipBlock: {cidr: "::/0"}}], ports: 
 		}},
 		{Name: "S49_many_ports_add_up", Steps: []e2e.Step{
 			{About: "numbers, names and ranges", Do: e2e.Do(e2e.Pod("shop/web", e2e.Port("http", 8080, "")),
-				ingress(`[{port: 80}, {port: http}, {port: 90, endPort: 92}, {port: 53, protocol: UDP}]`)),
+				ingressAt(`[{port: 80}, {port: http}, {port: 90, endPort: 92}, {port: 53, protocol: UDP}]`)),
 				Want: e2e.Wants{"tcp 80": "", "tcp 8080": "", "tcp 90": "", "tcp 92": "", "tcp 93": closed,
 					"udp 53": "",
 					"udp 80": closed}},
-			{About: "forty ports", Do: ingress(manyPorts(40)), Want: e2e.Wants{"tcp 1000": "", "tcp 1001": closed,
+			{About: "forty ports", Do: ingressAt(manyPorts(40)), Want: e2e.Wants{"tcp 1000": "", "tcp 1001": closed,
 				"tcp 1028": "",
 				"tcp 1030": "", "tcp 1032": "", "tcp 1078": "", "tcp 1079": closed, "tcp 1080": closed}},
-			{About: "twenty ranges", Do: ingress(manyRanges(20)), Want: e2e.Wants{"tcp 2000": "", "tcp 2001": "",
+			{About: "twenty ranges", Do: ingressAt(manyRanges(20)), Want: e2e.Wants{"tcp 2000": "", "tcp 2001": "",
 				"tcp 2002": closed,
 				"tcp 2060": "", "tcp 2077": "", "tcp 2078": closed}},
 		}},
 	}
+}
+
+// ingressAt lets everyone in to ports of web.
+func ingressAt(ports string) e2e.Change {
+	return e2e.Policy("shop/p", "podSelector: {matchLabels: {app: web}}\ningress:\n- ports: "+ports)
 }
 
 // manyPorts returns a list of every other port from 1000.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -62,9 +61,8 @@ func TestRandomStates(t *testing.T) {
 // before.
 func startOver(t *testing.T, w *e2e.Cluster) {
 	t.Helper()
-	time.Sleep(3 * time.Second) // until what does no harm has been removed
 	for _, d := range w.Daemons {
-		before := sorted(e2e.Snapshot(t, d.Node))
+		before := sorted(e2e.AwaitSteady(t, d.Node))
 		d.Kill(t)
 		if _, stderr, status := e2e.Execute(t, d.Node, nil, "cleanup"); status != 0 {
 			t.Fatalf("cleanup ends with %d\n%s", status, stderr)
