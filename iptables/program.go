@@ -126,7 +126,7 @@ func run(ctx context.Context, stdin, path string, args ...string) (stdout, stder
 	cmd.Stderr = &errOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 5 * time.Second // on a busy node, the output of a program that has ended is read late
 	err = cmd.Run()
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
