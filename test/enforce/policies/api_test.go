@@ -32,7 +32,7 @@ func TestAPIServer(t *testing.T) {
 		w.StartAPIDaemons(t, c)
 		if backend == lab.NFT { // objects come the same way for both
 			t.Run("Policies", func(t *testing.T) {
-				w.RunCases(t, cases(), `^S(13|14|22|23|24|26|27|30|31|46|59|60|66)_`)
+				w.RunCases(t, cases(), `^S(13|14|22|23|26|27|30|31|59|60|66)_`)
 			})
 			t.Run("RandomStates", func(t *testing.T) { randomStates(t, w, 8) })
 			t.Run("Explain", func(t *testing.T) { explain(t, c, w) })

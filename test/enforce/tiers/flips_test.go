@@ -141,7 +141,7 @@ func (f flip) run(t *testing.T, w *e2e.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const times = 30
+	const times = 15
 	for i := range times {
 		w.Source.Write(t, blue)
 		time.Sleep(20*time.Millisecond + rand.N(100*time.Millisecond))

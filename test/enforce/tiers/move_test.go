@@ -24,7 +24,7 @@ func TestS62_APolicyChangesItsTierUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 10 {
+			for range 5 {
 				w.Apply(t, upper)
 				w.Apply(t, lower)
 			}
