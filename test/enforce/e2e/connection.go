@@ -23,8 +23,10 @@ import (
 const (
 	// Shortly is how long a packet is waited for that must not arrive.
 	Shortly = 100 * time.Millisecond
-	// BackendPort is the TCP port behind Services, and OtherPort another one that hosts of Connections serve.
-	BackendPort, OtherPort = 81, 79
+	// BackendPort is the TCP port behind Services.
+	BackendPort = 81
+	// OtherPort is another one that hosts of Connections serve.
+	OtherPort = 79
 )
 
 // Connection is an open connection: of TCP with both ends, of UDP to a server that answers each datagram.

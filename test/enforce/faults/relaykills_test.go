@@ -269,7 +269,7 @@ func (k *relayKilling) reconcile(t *testing.T) {
 	t.Helper()
 	k.events.add("reconciles")
 	k.Apply(t, k.g.Objects)
-	k.count.packets += random.Compare(t, k.relayed.Cluster, k.g.Objects)
+	k.count.packets += random.Compare(t, k.Cluster, k.g.Objects)
 	for _, d := range k.Daemons {
 		if now, ok := k.read(d); ok {
 			k.known[d.End] = now
@@ -317,7 +317,7 @@ func (k *relayKilling) turn() (between *e2e.Objects, allowed bool) {
 			e2e.Labelled(l)))
 		return between, false
 	}
-	host, id, l := hostOf(k.relayed.Cluster, k.g.Objects.Pods[name]), k.g.UID(), k.g.Labels()
+	host, id, l := hostOf(k.Cluster, k.g.Objects.Pods[name]), k.g.UID(), k.g.Labels()
 	heir := k.g.Pick("shop", "ops") + "/heir-" + id
 	k.g.Renewed[heir] = true
 	k.g.Do(heir+" with "+l+" has the addresses of "+name, e2e.Do(e2e.Without(name), e2e.Pod(heir, e2e.At(host),
