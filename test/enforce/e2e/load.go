@@ -19,7 +19,7 @@ type Load struct {
 	done    sync.WaitGroup
 	cluster *Cluster
 	flows   atomic.Int64
-	mu      sync.Mutex
+	mu      sync.Mutex // guards wrong
 	wrong   []string
 }
 

@@ -44,7 +44,7 @@ func (d *Daemon) CheckLog(t *testing.T) {
 
 // Output is what a process has printed.
 type Output struct {
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	text     strings.Builder
 	line     int      // where the last line begins
 	troubles []string // lines with trouble
