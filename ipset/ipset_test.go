@@ -6,23 +6,21 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // open opens a connection in a network namespace of the test's own. The goroutine's thread stays locked and dies with
 // the test, and the namespace with it.
 func open(t testing.TB) *Conn {
 	t.Helper()
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("making a network namespace (root is needed): %v", err)
-	}
+	sandbox.Thread(t)
 	c, err := Open()
 	if err != nil {
 		t.Fatal(err)
@@ -580,10 +578,7 @@ func TestListingThatWasGivenUpDisturbsNoOther(t *testing.T) {
 }
 
 func TestOpenWithoutRights(t *testing.T) {
-	runtime.LockOSThread() // the thread loses its rights, and dies with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("making a network namespace (root is needed): %v", err)
-	}
+	sandbox.Thread(t) // which loses its rights, and dies with the test
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {

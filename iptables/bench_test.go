@@ -1,11 +1,15 @@
 package iptables
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
+)
 
 func BenchmarkFingerprint(b *testing.B) {
 	for _, backend := range []Backend{NFT, Legacy} {
 		b.Run(string(backend), func(b *testing.B) {
-			newNetwork(b)
+			sandbox.Thread(b)
 			table, err := New(IPv4, backend)
 			if err != nil {
 				b.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // refusedMatch is one that the programs take and the kernel does not: an instruction that BPF does not have.
@@ -72,7 +74,7 @@ func TestWhatCannotBeSparedFailsTheUpdate(t *testing.T) {
 }
 
 func TestTheLockIsNoRulesFault(t *testing.T) {
-	newNetwork(t)
+	sandbox.Thread(t)
 	lock := t.TempDir() + "/lock"
 	t.Setenv("XTABLES_LOCKFILE", lock)
 	table, err := New(IPv4, Legacy)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // installation makes a directory with only the given iptables programs, for both families. "iptables=nft" is a plain
@@ -82,7 +84,7 @@ func TestDetect(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			newNetwork(t)
+			sandbox.Thread(t)
 			fill := func(family Family, backend Backend, input string) {
 				if input == "" {
 					return
@@ -126,7 +128,7 @@ func TestDetect(t *testing.T) {
 func TestDetectWithABackendThatCannotBeRead(t *testing.T) {
 	for broken, want := range map[Backend]Backend{NFT: Legacy, Legacy: NFT} {
 		t.Run(string(broken), func(t *testing.T) {
-			newNetwork(t)
+			sandbox.Thread(t)
 			for _, family := range []Family{IPv4, IPv6} { // else nothing of the legacy backend is read
 				table, err := New(family, Legacy)
 				if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // anyEdit edits every chain where some rules differ.
@@ -293,7 +295,7 @@ func BenchmarkEdit(b *testing.B) {
 					editing Editing
 				}{{"replace", Editing{}}, {"in-place", DefaultEditing("WEAVE-NPC-TRY")}} {
 					b.Run(fmt.Sprintf("%s/rules=%d/changed=%d/%s", backend, n, changes, how.name), func(b *testing.B) {
-						newNetwork(b)
+						sandbox.Thread(b)
 						command(b, "ipset", "create", "weave-x", "hash:ip")
 						table, err := New(IPv4, backend)
 						if err != nil {

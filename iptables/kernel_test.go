@@ -4,30 +4,11 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
-
-// newNetwork puts the test in a fresh network namespace, with lo up. The test's thread is never unlocked, so thread
-// and namespace end with the test.
-func newNetwork(t testing.TB) {
-	t.Helper()
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("making a network namespace (the tests of this package need root): %v", err)
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatalf("looking for lo: %v", err)
-	}
-	if err := netlink.LinkSetUp(lo); err != nil {
-		t.Fatalf("setting lo up: %v", err)
-	}
-}
 
 // onEveryTable runs the test on both backends and both families, each in a fresh network namespace.
 func onEveryTable(t *testing.T, test func(t *testing.T, table *Table)) {
@@ -35,7 +16,7 @@ func onEveryTable(t *testing.T, test func(t *testing.T, table *Table)) {
 	for _, backend := range []Backend{NFT, Legacy} {
 		for _, family := range []Family{IPv4, IPv6} {
 			t.Run(fmt.Sprintf("%s %s", family, backend), func(t *testing.T) {
-				newNetwork(t)
+				sandbox.Thread(t)
 				table, err := New(family, backend)
 				if err != nil {
 					t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // nativeRules are rules of nft's that iptables 1.8.9 cannot show, and whether they may accept.
@@ -22,7 +24,7 @@ func TestATableWithRulesOfNFT(t *testing.T) {
 	for _, family := range []Family{IPv4, IPv6} {
 		for example, accepts := range nativeExamples {
 			t.Run(family.String()+" "+example, func(t *testing.T) {
-				newNetwork(t)
+				sandbox.Thread(t)
 				table, err := New(family, NFT)
 				if err != nil {
 					t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 const foreignRules = `*filter
@@ -371,7 +373,7 @@ func TestStaleJumpThatIsNotThere(t *testing.T) {
 func TestReadMakesNoTable(t *testing.T) {
 	for _, family := range []Family{IPv4, IPv6} {
 		t.Run(family.String(), func(t *testing.T) {
-			newNetwork(t)
+			sandbox.Thread(t)
 			for _, backend := range []Backend{Legacy, NFT} {
 				table, err := New(family, backend)
 				if err != nil {
@@ -474,7 +476,7 @@ func TestApplyEndsWithItsContext(t *testing.T) {
 func TestApplyWaitsForTheLock(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "xtables.lock")
 	t.Setenv("XTABLES_LOCKFILE", lock)
-	newNetwork(t)
+	sandbox.Thread(t)
 	table, err := New(IPv4, Legacy)
 	if err != nil {
 		t.Fatal(err)
@@ -500,7 +502,7 @@ func TestApplyWaitsForTheLock(t *testing.T) {
 
 // A rule that iptables cannot show must not pass for an empty table, nor for a rule of ours.
 func TestReadOfWhatIptablesCannotShow(t *testing.T) {
-	newNetwork(t)
+	sandbox.Thread(t)
 	table, err := New(IPv4, NFT)
 	if err != nil {
 		t.Fatal(err)
@@ -527,7 +529,7 @@ func TestWithoutPermission(t *testing.T) {
 	for _, backend := range []Backend{NFT, Legacy} {
 		for _, family := range []Family{IPv4, IPv6} {
 			t.Run(family.String()+" "+string(backend), func(t *testing.T) {
-				newNetwork(t)
+				sandbox.Thread(t)
 				// Of this thread alone, which ends with the test.
 				if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
 					t.Fatalf("dropping root: %v", errno)

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/test/await"
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // testMark marks what is logged; 0x77656176.
@@ -38,30 +38,11 @@ func testGroups() []Group {
 	return []Group{{Number: 86, Name: "ingress"}, {Number: 87, Name: "egress"}}
 }
 
-// enterNamespace moves the calling goroutine into a network namespace of its own, with loopback up. Its thread, and
-// with it the namespace, ends with the goroutine.
-func enterNamespace() error {
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("making a network namespace (are you root?): %w", err)
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("finding loopback: %w", err)
-	}
-	if err := netlink.LinkSetUp(lo); err != nil {
-		return fmt.Errorf("setting loopback up: %w", err)
-	}
-	return nil
-}
-
-// inNamespace is enterNamespace with rules that log what goes to 127.0.0.1 to group 86, to 127.0.0.2 to group 87, and
+// inNamespace is sandbox.Thread with rules that log what goes to 127.0.0.1 to group 86, to 127.0.0.2 to group 87, and
 // to ::1 to group 86, but UDP to port 53 to group 87. What goes to 127.0.0.3 goes to group 86 without testMark.
 func inNamespace(t *testing.T) {
 	t.Helper()
-	if err := enterNamespace(); err != nil {
-		t.Fatal(err)
-	}
+	sandbox.Thread(t)
 	for _, rule := range []string{
 		"iptables -w -A OUTPUT -d 127.0.0.3 -j NFLOG --nflog-group 86 --nflog-prefix ingress",
 		"iptables -w -A OUTPUT -j MARK --set-xmark 0x77656176",

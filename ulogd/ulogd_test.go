@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/test/await"
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // helperVariable makes the test binary a process that runs ulogd2 until it is killed.
@@ -302,9 +303,7 @@ func TestChildIsUnprivileged(t *testing.T) {
 
 func TestChildDiesWithUs(t *testing.T) {
 	if os.Getenv(helperVariable) != "" {
-		if err := enterNamespace(); err != nil {
-			t.Fatal(err)
-		}
+		sandbox.Thread(t)
 		log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 		t.Fatal(Run(context.Background(), Config{Groups: testGroups(), Log: log}, func(Packet) {}))
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // made is a connection for a test to make.
@@ -111,7 +113,7 @@ func (e Entry) String() string {
 // open opens the table of a fresh namespace.
 func open(t testing.TB, family uint8) *Table {
 	t.Helper()
-	inNamespace(t)
+	sandbox.Thread(t)
 	table, err := Open(family)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // bit is the bit that terminates connections in tests.
@@ -34,7 +36,7 @@ type network struct {
 // that have the bit: with a reset for TCP if reject says so, else silently.
 func newNetwork(t testing.TB, family uint8, reject bool) *network {
 	t.Helper()
-	inNamespace(t)
+	sandbox.Thread(t)
 	own, err := netns.Get()
 	if err != nil {
 		t.Fatal(err)

@@ -5,22 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-)
 
-// inNamespace puts the test's thread into a fresh network namespace. It is not unlocked: it ends with the test.
-func inNamespace(t testing.TB) {
-	t.Helper()
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("making a network namespace needs root: %v", err)
-	}
-}
+	"github.com/weave-npc/weave-npc/test/sandbox"
+)
 
 func flow(t testing.TB, src, dst, replySrc, replyDst string, port uint16) {
 	t.Helper()
@@ -60,7 +52,7 @@ func TestS27_DeletesExactlyTheConnectionsOfAnAddress(t *testing.T) {
 		{unix.AF_INET, "10.32.1.2", "10.32.1.3", "198.51.100.7"},
 		{unix.AF_INET6, "fd32:1::2", "fd32:1::3", "2001:db8::7"},
 	} {
-		inNamespace(t)
+		sandbox.Thread(t)
 		flow(t, c.pod, c.peer, c.peer, c.pod, 1)
 		flow(t, c.peer, c.pod, c.pod, c.peer, 2)
 		flow(t, c.peer, c.other, c.pod, c.peer, 3)   // to a Service
@@ -89,7 +81,7 @@ func TestS27_DeletesExactlyTheConnectionsOfAnAddress(t *testing.T) {
 
 // TestMoreConnectionsThanAreDeletedAtOnce deletes several batches, while other connections end by themselves.
 func TestMoreConnectionsThanAreDeletedAtOnce(t *testing.T) {
-	inNamespace(t)
+	sandbox.Thread(t)
 	const many = 3*deletedAtOnce + 1
 	for i := range many {
 		flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", uint16(1000+i))
@@ -111,7 +103,7 @@ func TestMoreConnectionsThanAreDeletedAtOnce(t *testing.T) {
 
 // TestOnlyTheKernelIsBelieved shows that another process cannot end a listing: what it sends is passed over.
 func TestOnlyTheKernelIsBelieved(t *testing.T) {
-	inNamespace(t)
+	sandbox.Thread(t)
 	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
 	table, err := Open(unix.AF_INET)
 	if err != nil {
@@ -142,7 +134,7 @@ func TestOnlyTheKernelIsBelieved(t *testing.T) {
 // TestALaterConnectionOfTheSameAddressesStays shows that what begins between the listing and the deletion is not
 // deleted.
 func TestALaterConnectionOfTheSameAddressesStays(t *testing.T) {
-	inNamespace(t)
+	sandbox.Thread(t)
 	table, err := Open(unix.AF_INET)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +170,7 @@ func (everything) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true 
 
 // BenchmarkDelete lists a table with 100,000 connections, one to be deleted.
 func BenchmarkDelete(b *testing.B) {
-	inNamespace(b)
+	sandbox.Thread(b)
 	for i := range 100_000 {
 		a := netip.AddrFrom4([4]byte{10, 40, byte(i >> 8), byte(i)}).String()
 		flow(b, a, "10.32.1.3", "10.32.1.3", a, uint16(1+i>>16))
@@ -198,7 +190,7 @@ func BenchmarkDelete(b *testing.B) {
 
 // TestErrorsOfTheKernelAreReturned: without sockets nothing is deleted, and an error is returned.
 func TestErrorsOfTheKernelAreReturned(t *testing.T) {
-	inNamespace(t)
+	sandbox.Thread(t)
 	table, err := Open(unix.AF_INET)
 	if err != nil {
 		t.Fatal(err)

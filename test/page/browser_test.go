@@ -14,7 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
+
+func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 
 // program finds a browser. A machine whose system has none as a package, as Ubuntu, may be without; CI may not.
 func program(t testing.TB) string {
@@ -33,7 +37,7 @@ func program(t testing.TB) string {
 }
 
 // browser is a headless browser with one page, which is asked by messages of the DevTools protocol through a pipe. It
-// has a network of its own, where none is.
+// has a network namespace of its own, without a network.
 type browser struct {
 	t       testing.TB
 	in      *os.File
@@ -49,7 +53,7 @@ func newBrowser(t testing.TB, width, height int) *browser {
 	cmd := exec.Command(program(t), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
 		"--force-color-profile=srgb", "--remote-debugging-pipe", "--user-data-dir="+home)
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET, Setpgid: true, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,6 @@
-// Package sandbox runs the tests of a package in a process that is alone in a network namespace.
+// Package sandbox runs tests in network namespaces: all tests of a package in a process that is alone in one, or a test
+// in one of its own. Tests make no network namespace except with this package and package lab: `make unit` leaves out the
+// packages that use either.
 package sandbox
 
 import (
@@ -9,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -72,6 +75,19 @@ func runInside(own string) int {
 	return exit.ExitCode()
 }
 
+// Thread puts the test's thread into a fresh network namespace, with lo up. The thread is never unlocked, so thread and
+// namespace end with the test.
+func Thread(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatalf("making a network namespace, which needs root: %v", err)
+	}
+	if err := setUpLoopback(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // furnish sets up what a network namespace needs to be used.
 func furnish() error {
 	// Legacy iptables has its lock in /run, and /sys shows the devices of the namespace that it was mounted in.
@@ -81,9 +97,16 @@ func furnish() error {
 	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 		return fmt.Errorf("mounting /sys: %w", err)
 	}
+	return setUpLoopback()
+}
+
+func setUpLoopback() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("looking for lo: %w", err)
 	}
-	return netlink.LinkSetUp(lo)
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	return nil
 }

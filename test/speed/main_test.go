@@ -8,75 +8,48 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"testing"
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
-// roleVariable holds the role of a process of this test binary: none at first, then the one in namespaces of its own,
-// or the floor.
+// roleVariable is set to roleFloor in a process of this test binary that is the floor.
 const (
 	roleVariable = "WEAVE_NPC_TEST_SPEED_ROLE"
-	roleInside   = "inside"
 	roleFloor    = "floor"
 )
 
 func TestMain(m *testing.M) {
-	var err error
-	switch os.Getenv(roleVariable) {
-	case roleFloor:
-		err = floor(os.Args[1])
-	case roleInside:
-		if err = furnish(); err == nil {
-			os.Exit(m.Run())
-		}
-	default:
-		err = runInside()
+	if os.Getenv(roleVariable) != roleFloor {
+		os.Exit(sandbox.Main(onNode{m}))
 	}
-	if exit := (&exec.ExitError{}); errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "measuring in a network namespace, which needs root:", err)
+	if err := floor(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "measuring the floor:", err)
 		os.Exit(1)
 	}
 }
 
-// runInside runs this binary again, as it was called, alone in a network namespace.
-func runInside() error {
-	runtime.LockOSThread() // the child dies with the thread that made it
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleInside)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	return cmd.Run()
+// onNode runs the tests of this package on a node, which has a bridge.
+type onNode struct{ tests *testing.M }
+
+// Run implements sandbox.Runner.
+func (n onNode) Run() int {
+	if err := addBridge(); err != nil {
+		fmt.Fprintln(os.Stderr, "making a node:", err)
+		return 1
+	}
+	return n.tests.Run()
 }
 
-// furnish makes the namespace a node.
-func furnish() error {
-	// Legacy iptables has its lock in /run, and /sys shows the devices of the namespace that it was mounted in.
-	for dir, kind := range map[string]string{"/run": "tmpfs", "/sys": "sysfs"} {
-		if err := unix.Mount(kind, dir, kind, 0, ""); err != nil {
-			return errors.Wrapf(err, "mounting %s", dir)
-		}
-	}
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}}); err != nil {
+func addBridge() error {
+	cni0 := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}}
+	if err := netlink.LinkAdd(cni0); err != nil {
 		return errors.Wrap(err, "making cni0")
 	}
-	for _, name := range []string{"lo", "cni0"} {
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return errors.Wrapf(err, "looking for %s", name)
-		}
-		if err := netlink.LinkSetUp(link); err != nil {
-			return errors.Wrapf(err, "setting up %s", name)
-		}
-	}
-	return nil
+	return errors.Wrap(netlink.LinkSetUp(cni0), "setting up cni0")
 }
 
 // build builds the command.
