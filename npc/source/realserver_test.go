@@ -31,25 +31,6 @@ func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// startServer starts a real API server that has no resource definitions, and returns an admin's configuration for it.
-func startServer(t *testing.T) *rest.Config {
-	t.Helper()
-	w, err := lab.New(lab.Config{Nodes: 1, IPv4: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	host, err := w.AddHost("control-plane", w.Node("node1").Addr4().Prev())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return apiserver.Started(t, host, w.Dir()).Client()
-}
-
 // realCluster is an API server with the rights of its users and its resource definitions.
 type realCluster struct {
 	t       *testing.T
@@ -60,7 +41,7 @@ type realCluster struct {
 
 func newCluster(t *testing.T) *realCluster {
 	t.Helper()
-	c := &realCluster{t: t, config: startServer(t)}
+	c := &realCluster{t: t, config: apiserver.Alone(t).Client()}
 	var err error
 	c.client, err = kubernetes.NewForConfig(c.config)
 	c.must(err)

@@ -36,13 +36,6 @@ func TestMain(m *testing.M) {
 		os.Exit(runLone(where))
 	}
 	serve.AllowStreamingLists()
-	const binaries = "WEAVE_NPC_TEST_CONTROLPLANE"
-	if os.Getenv(binaries) == "" { // they are those of the module above
-		dir, err := filepath.Abs("../../../.cache/controlplane")
-		if err != nil || os.Setenv(binaries, dir) != nil {
-			panic("cannot name the directory of the control plane's binaries")
-		}
-	}
 	os.Exit(lab.Main(m))
 }
 
@@ -58,20 +51,7 @@ type harness struct {
 
 func newHarness(t testing.TB) *harness {
 	t.Helper()
-	l, err := lab.New(lab.Config{Nodes: 1, IPv4: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	host, err := l.AddHost("control-plane", l.Node("node1").Addr4().Prev())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return harnessOn(t, apiserver.Started(t, host, l.Dir()))
+	return harnessOn(t, apiserver.Alone(t))
 }
 
 // harnessOn returns a harness on a running API server.

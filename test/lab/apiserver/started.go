@@ -8,6 +8,25 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
+// Alone starts a server for a test, as Started does, in a network that has nothing else.
+func Alone(t testing.TB) *Server {
+	t.Helper()
+	network, err := lab.New(lab.Config{Nodes: 1, IPv4: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	host, err := network.AddHost("control-plane", network.Node("node1").Addr4().Prev())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Started(t, host, network.Dir())
+}
+
 // Started starts a server for a test, which fails if that is not possible, and stops it when the test ends. The
 // binaries are those that test/controlplane/build makes, or those in the directory that $WEAVE_NPC_TEST_CONTROLPLANE
 // names.
@@ -15,11 +34,11 @@ func Started(t testing.TB, host *lab.Host, dir string) *Server {
 	t.Helper()
 	binaries := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")
 	if binaries == "" {
-		root, err := moduleRoot()
+		top, err := repository()
 		if err != nil {
 			t.Fatal(err)
 		}
-		binaries = filepath.Join(root, ".cache/controlplane")
+		binaries = filepath.Join(top, ".cache/controlplane")
 	}
 	server, err := Start(t.Context(), Config{Host: host, Binaries: binaries, Dir: dir})
 	if err != nil {
@@ -33,14 +52,14 @@ func Started(t testing.TB, host *lab.Host, dir string) *Server {
 	return server
 }
 
-// moduleRoot returns the nearest directory above with a go.mod. Tests run in the directories of their packages.
-func moduleRoot() (string, error) {
+// repository returns the top of the checkout. Tests run in the directory of their package, in any module of the checkout.
+func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		_, err := os.Stat(filepath.Join(dir, "test/controlplane/build"))
 		if err == nil || dir == filepath.Dir(dir) {
 			return dir, err
 		}

@@ -45,21 +45,9 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	w, err := lab.New(lab.Config{Nodes: 1, IPv4: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	host, err := w.AddHost("control-plane", w.Node("node1").Addr4().Prev())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := apiserver.Started(t, host, w.Dir())
+	server := apiserver.Alone(t)
 	c := &cluster{T: t, kubeconfig: server.Kubeconfig()}
+	var err error
 	c.admin, err = kubernetes.NewForConfig(server.Client())
 	c.must(err)
 	c.define(server)
