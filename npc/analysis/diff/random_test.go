@@ -10,11 +10,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/nightly"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 var (
-	pairs = flag.Int("pairs", 150, "number of random pairs of cluster states")
+	pairs = flag.Int("pairs", nightly.Times(50, 150), "number of random pairs of cluster states")
 	seed  = flag.Uint64("seed", 1, "first seed of random pairs of cluster states")
 )
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +22,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/nightly"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
@@ -177,10 +179,11 @@ func TestProposalsFitTheRecording(t *testing.T) {
 		s.replayAgrees(policies)
 		s.nothingElseIsAllowed(policies, limit)
 	}
-	for _, name := range []string{"a", "b", "c"} { // 300 recordings, unless a flag says another number
-		t.Run(name, func(t *testing.T) { rapid.Check(t, check) })
+	rounds := nightly.Times(1, 3) // of 100 recordings, unless a flag says another number
+	for i := range rounds {
+		t.Run(strconv.Itoa(i), func(t *testing.T) { rapid.Check(t, check) })
 	}
-	if !t.Failed() && proposed < 200 {
+	if !t.Failed() && proposed < rounds*60 {
 		t.Errorf("only %d recordings had proposals", proposed)
 	}
 }

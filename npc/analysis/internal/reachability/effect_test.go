@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/nightly"
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
@@ -55,8 +56,8 @@ func counted(t *testing.T, before, after *cluster.Cluster, intended flow.Flow) (
 
 // TestEffectsAreCounted compares what a change opens and closes with what explain answers about every pair and port.
 func TestEffectsAreCounted(t *testing.T) {
-	changed := 0
-	for seed := range uint64(60) {
+	changed, changes := 0, nightly.Times(20, 60)
+	for seed := range uint64(changes) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		before := random.Cluster(t, r)
 		after := before.Clone()
@@ -78,7 +79,7 @@ func TestEffectsAreCounted(t *testing.T) {
 			t.Errorf("seed %d: %s, not %d and %d", seed, got, opens, closes)
 		}
 	}
-	if changed < 20 {
+	if changed < changes/3 {
 		t.Errorf("only %d changes opened or closed anything", changed)
 	}
 }
