@@ -17,16 +17,36 @@ demo: build ## show policies being enforced in a small cluster of network namesp
 	$(GO) build -o $(BIN)/demo ./test/demo
 	$(BIN)/demo -weave-npc $(BIN)/weave-npc $(if $(KEEP),-keep)
 
+# unit_packages lists the packages whose tests make no network namespace, and so need no root: they use neither of the two
+# packages that make them. Tests that need a browser or an API server run in one.
+unit_packages = $(GO) list -test -f '{{.ImportPath}} {{.Deps}}' ./... | sed -nE '\,/test/(sandbox|lab)[] ],d; s/\.test \[.*//p'
+
+unit: ## run the tests that need only Go, as any user (a minute and a half; seconds if little changed)
+	$(GO) test $$($(unit_packages))
+
+# The packages that take longest begin first.
 test: ## run all tests: unit tests, and tests with the real kernel, a browser and a real API server
 	test/setup browser
 	test/controlplane/build
 	$(GO) vet ./...
-	$(GO) test -race -count=1 -timeout 40m ./...
+	$(GO) test -count=1 -timeout 40m ./test/enforce/... ./npc/enforce/... ./...
 	$(GO) -C test/controlplane test ./conformance/command ./conformance/report ./conformance/tiers ./conformance/agnhost
 	$(GO) -C test/alerts test -count=1 . # without the cache, which misses changes of the files outside of this module
 	$(GO) -C test/manifests test -count=1 .
 	$(GO) -C cmd/weave-npc-relay vet ./...
-	$(GO) -C cmd/weave-npc-relay test -race -count=1 -timeout 20m ./...
+	$(GO) -C cmd/weave-npc-relay test -count=1 -timeout 20m ./...
+
+# RACE names the packages whose goroutines share memory.
+RACE = ./npc/enforce/controller ./npc/enforce/syncer ./npc/observe/... ./npc/source/relayclient
+
+race: ## run the tests of what is concurrent with the race detector (RACE=./... for all packages), and those of the relay
+	test/setup
+	test/controlplane/build
+	$(GO) test -race -count=1 -timeout 60m $(RACE)
+	$(GO) -C cmd/weave-npc-relay test -race -count=1 -timeout 40m ./...
+
+nightly: ## run what takes hours: all tests with the race detector, random checks, kills, mutants, soak
+	@.ci/nightly
 
 portable: ## vet the commands that also run on macOS and Windows, amd64 and arm64, and link their tests (TARGETS=darwin/arm64)
 	test/portable/check $(TARGETS)
@@ -121,6 +141,7 @@ upgrade: ## compare the state of the kernel with that of an earlier commit's wea
 	test/setup
 	WEAVE_NPC_TEST_UPGRADE=$${STATES:-1000} WEAVE_NPC_TEST_BASE=$(BASE) $(GO) test ./test/enforce/random -run TestUpgradeKeepsTheKernel -count=1 -timeout 0 -v
 
+mutants: export WEAVE_NPC_TEST_NIGHTLY=1
 mutants: ## apply mutants, one at a time, and show that the tests catch each (ONLY=NAMES); takes half an hour
 	test/setup
 	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)',-table docs/mutants.md)
@@ -131,4 +152,4 @@ vuln: ## check the dependencies against Go's vulnerability database (needs netwo
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean
+.PHONY: help build demo unit test race nightly portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean
