@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// timeout is how long That waits.
-	timeout = 30 * time.Second
+	// timeout is how long That waits: longer than a busy machine needs.
+	timeout = 2 * time.Minute
 	// between is the pause between two looks.
 	between = 5 * time.Millisecond
 )

@@ -260,7 +260,7 @@ func Feed(t testing.TB, input, name string, args ...string) string {
 func Run(name string, args ...string) error { return exec.Command(name, args...).Run() }
 
 // timeout is how long a test waits for what must happen.
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 // Eventually waits for what must become true.
 func Eventually(t testing.TB, what string, ok func() bool) {

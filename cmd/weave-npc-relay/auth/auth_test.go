@@ -162,7 +162,7 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 			ended = true
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 		}
 	})).ServeHTTP(httptest.NewRecorder(), r)
 	if !ended || time.Now().Before(time.Unix(expires.Unix(), 0)) {

@@ -142,7 +142,7 @@ func TestReflectorsKnowTheSameThroughARelay(t *testing.T) {
 		line.set(false, false)
 		for name, f := range followers {
 			var diff string
-			for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 				diff = cmp.Diff(followers["directly"].state(), f.state(), cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty())
 				if diff == "" {
 					break
@@ -168,7 +168,7 @@ func sequence(t *testing.T, config *rest.Config, from, until string) ([]string, 
 	}
 	defer w.Stop()
 	var events []string
-	last, deadline := from, time.After(20*time.Second)
+	last, deadline := from, time.After(90*time.Second)
 	for number(t, last) < number(t, until) {
 		select {
 		case e, ok := <-w.ResultChan():

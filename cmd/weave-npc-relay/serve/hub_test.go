@@ -106,7 +106,7 @@ func newChurning(t *testing.T) (*Kind, *churning, *frames) {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Stop)
-	for deadline := time.Now().Add(20 * time.Second); !ready(k); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ready(k); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the cache does not become ready")
 		}
@@ -211,7 +211,7 @@ func direct(t *testing.T, k *Kind, f *frames, version, until uint64) []string {
 			if v, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(e.Object); err != nil || v >= until {
 				return events
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("a watch of the cache from %d does not come to %d", version, until)
 		}
 	}

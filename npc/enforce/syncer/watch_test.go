@@ -159,7 +159,7 @@ func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
 		s.well()
 		after := s.copied()
 		// An address that no pod has leaves the set once its connections are deleted.
-		for end := time.Now().Add(10 * time.Second); !reflect.DeepEqual(before, after) && time.Now().Before(end); after = s.copied() {
+		for end := time.Now().Add(2 * time.Minute); !reflect.DeepEqual(before, after) && time.Now().Before(end); after = s.copied() {
 			time.Sleep(10 * time.Millisecond)
 			s.well()
 		}
