@@ -3,6 +3,7 @@ package manifest
 import (
 	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -73,27 +74,31 @@ func TestWhatAFileMayTake(t *testing.T) {
 // peakOf returns about how much more of the heap is in use at most while something is done.
 func peakOf(do func()) uint64 {
 	runtime.GC()
-	var before, now runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := heapInUse()
 	done := make(chan struct{})
 	peaks := make(chan uint64)
 	go func() {
-		peak := before.HeapAlloc
+		peak := before
 		for {
-			runtime.ReadMemStats(&now)
-			peak = max(peak, now.HeapAlloc)
+			peak = max(peak, heapInUse())
 			select {
 			case <-done:
 				peaks <- peak
 				return
-			default:
-				time.Sleep(time.Millisecond) // reading the statistics stops everything else
+			case <-time.After(time.Millisecond):
 			}
 		}
 	}()
 	do()
 	close(done)
-	return <-peaks - before.HeapAlloc
+	return <-peaks - before
+}
+
+// heapInUse reads only this figure: runtime.ReadMemStats would stop all goroutines.
+func heapInUse() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 func TestSplitDocuments(t *testing.T) {

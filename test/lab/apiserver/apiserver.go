@@ -45,8 +45,8 @@ type Server struct {
 // tokensFile is the file of the users' tokens in a server's directory.
 const tokensFile = "tokens"
 
-// startTimeout is how long either process may take to be ready; a first start on a busy machine takes many seconds.
-const startTimeout = 2 * time.Minute
+// startTimeout is how long either process may take to be ready; a start on a busy machine takes minutes.
+const startTimeout = 5 * time.Minute
 
 // Start starts both and returns when the API server is ready. There is no controller manager: what its controllers do
 // (service accounts, endpoints, emptying a deleted namespace) does not happen, and a pod needs no service account.
