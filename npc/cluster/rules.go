@@ -7,11 +7,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Rules yields the rules of all policies.
-func (v *View) Rules() iter.Seq[*policy.Rule] {
+// Rules yields the rules of all policies of a view.
+func Rules(v *View) iter.Seq[*policy.Rule] {
 	return func(yield func(*policy.Rule) bool) {
 		for _, d := range npc.Directions {
-			for r := range v.RulesOf(d) {
+			for r := range RulesOf(v, d) {
 				if !yield(r) {
 					return
 				}
@@ -21,7 +21,7 @@ func (v *View) Rules() iter.Seq[*policy.Rule] {
 }
 
 // RulesOf yields the rules of all policies for a direction.
-func (v *View) RulesOf(d npc.Direction) iter.Seq[*policy.Rule] {
+func RulesOf(v *View, d npc.Direction) iter.Seq[*policy.Rule] {
 	return func(yield func(*policy.Rule) bool) {
 		for _, p := range v.Policies {
 			for i := range p.Rules[d] {
@@ -41,7 +41,7 @@ func (v *View) RulesOf(d npc.Direction) iter.Seq[*policy.Rule] {
 }
 
 // PodLabels returns the keys of the labels that the policies' selectors of pods name.
-func (v *View) PodLabels() map[string]bool {
+func PodLabels(v *View) map[string]bool {
 	keys := map[string]bool{}
 	add := func(s *policy.Selector) {
 		if s != nil {
@@ -56,7 +56,7 @@ func (v *View) PodLabels() map[string]bool {
 	for _, p := range v.ClusterPolicies {
 		add(&p.Pods)
 	}
-	for r := range v.Rules() {
+	for r := range Rules(v) {
 		for _, peer := range r.Peers {
 			add(peer.Pods)
 		}

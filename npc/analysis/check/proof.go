@@ -176,7 +176,7 @@ const nameLabel = "kubernetes.io/metadata.name"
 
 // findNames finds the labels, ports and names that policies and expectations distinguish, and returns their blocks.
 func (p *Prover) findNames(expectations []expectation.Expectation) (blocks []ipblock.Block) {
-	for r := range p.view.Rules() {
+	for r := range cluster.Rules(p.view) {
 		for _, peer := range r.Peers {
 			if peer.Block != nil {
 				blocks = append(blocks, *peer.Block)
@@ -186,7 +186,7 @@ func (p *Prover) findNames(expectations []expectation.Expectation) (blocks []ipb
 			p.portNames[port.Name] = true
 		}
 	}
-	p.policyKeys = p.view.PodLabels()
+	p.policyKeys = cluster.PodLabels(p.view)
 	p.keys = maps.Clone(p.policyKeys)
 	for _, e := range expectations {
 		for _, t := range slices.Concat(e.From, e.To) {

@@ -61,7 +61,7 @@ func newPods(o snapshot.Objects, view *cluster.View) *pods {
 	for _, n := range view.Namespaces {
 		p.namespaceLabels.add(n.Labels)
 	}
-	keys := view.PodLabels()
+	keys := cluster.PodLabels(view)
 	groups := map[string]*group{}
 	for _, object := range o.Pods {
 		pod := view.Pods[npc.ObjectKey(object.Namespace, object.Name)]

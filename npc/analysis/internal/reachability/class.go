@@ -134,9 +134,9 @@ type view struct {
 }
 
 func newView(of *cluster.View, addrs []netip.Addr) *view {
-	v := &view{View: of, labels: of.PodLabels(), ports: map[string]bool{}, nodes: map[string]bool{},
+	v := &view{View: of, labels: cluster.PodLabels(of), ports: map[string]bool{}, nodes: map[string]bool{},
 		special: map[netip.Addr]bool{}}
-	for r := range v.Rules() {
+	for r := range cluster.Rules(v.View) {
 		for _, peer := range r.Peers {
 			if peer.Block != nil {
 				v.blocks = append(v.blocks, *peer.Block)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
@@ -145,7 +146,7 @@ func (v *view) portsKey(pod string) string {
 // distinctPeers returns the sets of ends that the peers of rules of a direction match, each once.
 func (e *evaluation) distinctPeers(d npc.Direction) (out []endSet) {
 	seen := map[string]bool{}
-	for r := range e.RulesOf(d) {
+	for r := range cluster.RulesOf(e.View, d) {
 		for _, c := range r.Peers {
 			if key := peerKey(c); !seen[key] {
 				seen[key] = true

@@ -97,7 +97,7 @@ func (p *Partition) Services() []flow.Service {
 	split := flow.NewSplit()
 	split[flow.Service{Protocol: npc.ICMP}] = true
 	for _, v := range p.views {
-		for r := range v.Rules() {
+		for r := range cluster.Rules(v.View) {
 			for _, port := range r.Ports {
 				split.Add(port.Protocol, port.First, port.Last)
 			}

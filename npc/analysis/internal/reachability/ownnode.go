@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
@@ -17,7 +18,7 @@ func (s *subjects) nodes() (out []Subject) {
 	for w, v := range s.views {
 		addrs = append(addrs, v.StatusAddrs()...)
 		seen := map[string]bool{}
-		for r := range v.Rules() {
+		for r := range cluster.Rules(v.View) {
 			for _, peer := range r.Peers {
 				if peer.Nodes != nil && !seen[peer.Nodes.String()] {
 					seen[peer.Nodes.String()] = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -74,7 +75,7 @@ func newEvaluation(p *Partition, v *view) *evaluation {
 
 func (p *Partition) evaluate(v *view) *evaluation {
 	e := newEvaluation(p, v)
-	for r := range v.Rules() {
+	for r := range cluster.Rules(v.View) {
 		e.numbers[r] = uint64(len(e.numbers))
 	}
 	for i, end := range p.ends {
