@@ -129,7 +129,7 @@ func TestThePageAnswersAsExplainDoes(t *testing.T) {
 		}
 	}
 	t.Logf("%d reasons name conflicts, %d name cluster network policies that decide", alone, tiers)
-	if alone < 5*states || tiers < 5*states {
+	if alone < 4*states || tiers < 4*states {
 		t.Error("too few of them")
 	}
 }
