@@ -3,7 +3,9 @@ package lab
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 
 	"github.com/pkg/errors"
@@ -17,9 +19,11 @@ type Cmd struct {
 	answered chan struct{} // closed when no process is intercepted any more; nil if none was
 }
 
-// Command prepares a command on the host. The end of the context kills it.
+// Command prepares a command on the host. The end of the context kills it. The commands of a host share a lock of
+// iptables-legacy that those of other hosts do not wait for, as on a machine of their own.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(h.harness.run.dir, h.netns+".xtables"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return &Cmd{Cmd: cmd, host: h}
 }

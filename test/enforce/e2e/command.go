@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"os"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/test/lab"
@@ -53,7 +52,7 @@ func ExecuteBinary(t *testing.T, binary string, n *lab.Node, env []string, args 
 	var out, errs Output
 	cmd := n.Command(ctx, binary, args...)
 	cmd.Args[0] = "weave-npc"
-	cmd.Env = append(append(os.Environ(), "HOSTNAME="), env...)
+	cmd.Env = append(append(cmd.Env, "HOSTNAME="), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	if ctx.Err() != nil {

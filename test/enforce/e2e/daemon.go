@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -83,7 +82,7 @@ func (d *Daemon) StartBy(t *testing.T, start func(*lab.Cmd) error) {
 		d.Cmd = d.Node.Command(context.Background(), binary, d.Args...)
 		d.Cmd.Args[0] = "weave-npc"
 	}
-	d.Cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")
+	d.Cmd.Env = append(d.Cmd.Env, "HOSTNAME=", "GORACE=halt_on_error=1")
 	d.Cmd.Stdout, d.Cmd.Stderr = d.Log, d.Log
 	d.Said = d.Log.Len()
 	e, cmd := &End{seen: make(chan struct{})}, d.Cmd

@@ -28,6 +28,7 @@ mount --bind "$manifests" "$root/tmp"
 mount -o remount,bind,ro "$root"
 mount -t tmpfs tmpfs "$root/run"
 touch "$root/run/xtables.lock"
+export XTABLES_LOCKFILE=/run/xtables.lock
 exec chroot "$root" /usr/bin/weave-npc "$@"`, "image"}
 
 // TestImageEnforces runs weave-npc with the programs of its image and no others.

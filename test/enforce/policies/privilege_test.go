@@ -25,6 +25,7 @@ done
 mount -t tmpfs tmpfs /mnt/mnt
 touch /mnt/mnt/lock
 mount --bind /mnt/mnt/lock /mnt/run/xtables.lock
+export XTABLES_LOCKFILE=/run/xtables.lock
 exec chroot /mnt sh -c 'for at in / /etc /run /tmp /var; do
 	if touch $at/weave-npc-may-not-write 2>/dev/null; then echo "$at can be written"; exit 1; fi
 done
