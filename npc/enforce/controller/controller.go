@@ -100,7 +100,7 @@ func (c *Controller) SetPod(p npc.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changeLocked(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(p.Namespace, p.Name), UID: p.UID,
-		Weight: c.state.weightOf(p),
+		Weight: c.state.weight(&p),
 		Apply:  func() { c.state.setPod(p) }})
 }
 
@@ -148,7 +148,7 @@ func (c *Controller) SetNamespace(n npc.Namespace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changeLocked(queuedChange{Kind: podChanges, Key: "namespace/" + n.Name, UID: n.UID,
-		Weight: c.state.weight(true),
+		Weight: c.state.weight(nil),
 		Apply:  func() { c.state.followNamespace(n.Name, c.state.index.SetNamespace(n)) }})
 }
 

@@ -92,20 +92,19 @@ func (s *state) facts() failclosed.Facts {
 	return f
 }
 
-// weight returns the weight of an event in a plan. One that may change which cluster network policies choose local
-// pods, and who their peers are at once, has a plan of its own while there are such policies, because what one event
-// may have dropped in between is little.
-func (s *state) weight(chooses bool) int {
-	if chooses && s.tiers.Any() {
-		return maxWeight
+// weight returns the weight of a pod's event in a plan, or of a namespace's if p is nil. One that may change which
+// cluster network policies choose local pods, and who their peers are at once, has a plan of its own while there are
+// such policies, because what one event may have dropped in between is little.
+func (s *state) weight(p *npc.Pod) int {
+	if !s.tiers.Any() {
+		return 1
 	}
-	return 1
-}
-
-// weightOf returns the weight of a pod's event.
-func (s *state) weightOf(p npc.Pod) int {
-	old := s.index.Pod(p.Namespace, p.Name)
-	return s.weight(old != nil && old.Local() && !old.HasLabels(p.Labels))
+	if p != nil {
+		if old := s.index.Pod(p.Namespace, p.Name); old == nil || !old.Local() || old.HasLabels(p.Labels) {
+			return 1
+		}
+	}
+	return maxWeight
 }
 
 func (s *state) setPod(p npc.Pod) {

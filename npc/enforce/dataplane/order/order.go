@@ -270,10 +270,7 @@ func (o *planner[T]) divide(c *Change[T]) {
 	enters := func(e ipset.Entry) bool { return o.enters(c.Direction, e) }
 	switch {
 	case c.Evaluation == adminList:
-		left, stale := take(leaving, mixed), take(&c.Stale, all)
-		o.left(c.Direction, left, true)
-		o.left(c.Direction, stale, false)
-		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, slices.Concat(left, stale))
+		o.closeAdmin = o.close(o.closeAdmin, c.Of, c.Direction, take(leaving, mixed), take(&c.Stale, all))
 		o.openAdmin = appendOp(o.openAdmin, ipset.Add, c.Of, take(&c.Add, mixed))
 		if slices.ContainsFunc(c.Flushed, leaves) {
 			leaves = all // a flush would not wait
@@ -283,10 +280,7 @@ func (o *planner[T]) divide(c *Change[T]) {
 		o.closeNode = appendOp(o.closeNode, ipset.Add, c.Of, take(&c.Add, all))
 		o.openNode = appendOp(o.openNode, ipset.Delete, c.Of, take(&c.Remove, all))
 	case c.Evaluation != 0:
-		left, stale := take(leaving, closed), take(&c.Stale, all)
-		o.left(c.Direction, left, true)
-		o.left(c.Direction, stale, false)
-		o.closeTail = appendOp(o.closeTail, ipset.Delete, c.Of, slices.Concat(left, stale))
+		o.closeTail = o.close(o.closeTail, c.Of, c.Direction, take(leaving, closed), take(&c.Stale, all))
 		take(&c.Recommented, revoked) // closeKept takes them out
 		o.openTail = appendOp(o.openTail, ipset.Add, c.Of, take(&c.Add, closed))
 		o.enterTail = appendOp(o.enterTail, ipset.Add, c.Of, take(&c.Add, enters))
@@ -319,11 +313,17 @@ func (o *planner[T]) closeKept() {
 				again = append(again, e)
 			}
 		}
-		o.left(d, gone, false)
-		o.left(d, again, true)
-		o.closeTail = appendOp(o.closeTail, ipset.Delete, s.Of, slices.Concat(gone, again))
+		o.closeTail = o.close(o.closeTail, s.Of, d, again, gone)
 		o.openTail = appendOp(o.openTail, ipset.Add, s.Of, again)
 	}
+}
+
+// close appends the deletion of pods from a tail or an Admin list: of those that the plan puts into one again, and of
+// those that are gone until a later plan.
+func (o *planner[T]) close(ops []Op[T], of T, d npc.Direction, returning, gone []ipset.Entry) []Op[T] {
+	o.left(d, returning, true)
+	o.left(d, gone, false)
+	return appendOp(ops, ipset.Delete, of, slices.Concat(returning, gone))
 }
 
 // left records that pods are taken from a tail or an Admin list, and whether the plan puts them into one again.
