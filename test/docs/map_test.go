@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/doc"
+	"go/types"
 	"os"
 	"path"
 	"path/filepath"
@@ -69,17 +70,8 @@ func (f goFile) declared() map[string]bool {
 		case *ast.FuncDecl:
 			name := d.Name.Name
 			if d.Recv != nil {
-				of := d.Recv.List[0].Type
-				if pointer, ok := of.(*ast.StarExpr); ok {
-					of = pointer.X
-				}
-				switch generic := of.(type) {
-				case *ast.IndexExpr:
-					of = generic.X
-				case *ast.IndexListExpr:
-					of = generic.X
-				}
-				name = of.(*ast.Ident).Name + "." + name
+				of, _, _ := strings.Cut(types.ExprString(d.Recv.List[0].Type), "[")
+				name = strings.TrimPrefix(of, "*") + "." + name
 			}
 			names[name] = true
 		case *ast.GenDecl:

@@ -23,7 +23,7 @@ type Cmd struct {
 // iptables-legacy that those of other hosts do not wait for, as on a machine of their own.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(h.harness.run.dir, h.netns+".xtables"))
+	cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(h.harness.Dir(), h.netns+".xtables"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return &Cmd{Cmd: cmd, host: h}
 }

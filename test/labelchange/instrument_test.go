@@ -7,6 +7,7 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"maps"
 	"os"
 	"os/exec"
@@ -108,21 +109,11 @@ func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
 	}
-	of, pointer := f.Recv.List[0].Type, false
-	if star, ok := of.(*ast.StarExpr); ok {
-		of, pointer = star.X, true
+	of, _, _ := strings.Cut(types.ExprString(f.Recv.List[0].Type), "[")
+	if strings.HasPrefix(of, "*") {
+		of = "(" + of + ")"
 	}
-	switch generic := of.(type) {
-	case *ast.IndexExpr:
-		of = generic.X
-	case *ast.IndexListExpr:
-		of = generic.X
-	}
-	name := of.(*ast.Ident).Name
-	if pointer {
-		name = "(*" + name + ")"
-	}
-	return name + "." + f.Name.Name
+	return of + "." + f.Name.Name
 }
 
 // build builds the program from the copies, and returns its path.

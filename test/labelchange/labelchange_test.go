@@ -32,7 +32,7 @@ const (
 // find or place memberships, or go on to the kernel. What only asks is not among them.
 var effects = regexp.MustCompile(`^npc/(source/convert\.OfPod|source\.newStored|` +
 	`enforce/controller\.\(\*Controller\)\.wakeUp|` +
-	`enforce/internal/index\.\(\*(Index)\)\.(SetPod|Place)|enforce/internal/index\.\(\*Sets\)\.memberships|` +
+	`enforce/internal/index\.\(\*Index\)\.(SetPod|Place)|enforce/internal/index\.\(\*Sets\)\.memberships|` +
 	`enforce/internal/(networkpolicy|clusterpolicy)\.\(\*(Isolation|Tiers)\)\.(Reselect|isolate|Memberships)|` +
 	`enforce/internal/networkpolicy\.\(\*Isolation\)\.Assign|` +
 	`enforce/internal/failclosed\.\(\*Filter\)\.(Memberships|Follow|Update)|` +

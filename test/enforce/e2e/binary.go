@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/pkg/errors"
@@ -49,9 +48,13 @@ func (b builder) Run() int {
 // turns, and only the first one links: later ones find the file up to date. The command is named by a descriptor,
 // which stays valid when another run builds a new one.
 func build() (*os.File, error) {
-	dir, err := cacheDir()
+	cache, err := lab.CacheDir()
 	if err != nil {
 		return nil, err
+	}
+	dir := filepath.Join(cache, "e2e")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, errors.Wrapf(err, "making %s", dir)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -76,14 +79,4 @@ func build() (*os.File, error) {
 	}
 	path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), binary.Fd())
 	return binary, errors.Wrap(os.Setenv(commandVariable, path), "naming the command")
-}
-
-// cacheDir returns the directory of this module's builds of weave-npc.
-func cacheDir() (string, error) {
-	file, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", errors.Wrap(err, "finding go.mod")
-	}
-	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(file))), ".cache", "e2e")
-	return dir, errors.Wrapf(os.MkdirAll(dir, 0o755), "making %s", dir)
 }

@@ -34,11 +34,11 @@ func Started(t testing.TB, host *lab.Host, dir string) *Server {
 	t.Helper()
 	binaries := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")
 	if binaries == "" {
-		top, err := repository()
+		cache, err := lab.CacheDir()
 		if err != nil {
 			t.Fatal(err)
 		}
-		binaries = filepath.Join(top, ".cache/controlplane")
+		binaries = filepath.Join(cache, "controlplane")
 	}
 	server, err := Start(t.Context(), Config{Host: host, Binaries: binaries, Dir: dir})
 	if err != nil {
@@ -50,19 +50,4 @@ func Started(t testing.TB, host *lab.Host, dir string) *Server {
 		}
 	})
 	return server
-}
-
-// repository returns the top of the checkout. Tests run in the directory of their package, in any module of the checkout.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		_, err := os.Stat(filepath.Join(dir, "test/controlplane/build"))
-		if err == nil || dir == filepath.Dir(dir) {
-			return dir, err
-		}
-		dir = filepath.Dir(dir)
-	}
 }
