@@ -19,7 +19,7 @@ const (
 	retryLast = 30 * time.Second
 )
 
-// bridgeTable is the part of bridge.Table that the guard uses.
+// bridgeTable is the part of ports.Table that the guard uses.
 type bridgeTable interface {
 	Ports() (ports []int, whole bool, err error)
 	Guard(ports []int) error

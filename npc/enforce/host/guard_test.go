@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/weave-npc/weave-npc/iptables/bridge"
+	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
@@ -52,7 +52,7 @@ func (j *journal) count(text string) int {
 
 // brittle is the table of a guard, which fails on demand.
 type brittle struct {
-	bridge.Table
+	ports.Table
 	broken atomic.Bool
 }
 
@@ -125,7 +125,7 @@ func (b *bridgePorts) add(l netlink.Link) netlink.Link {
 }
 
 // guarded waits until the kernel guards these ports as a table has it; nil means that it has no such table.
-func (b *bridgePorts) guarded(when string, table bridge.Table, want []int) {
+func (b *bridgePorts) guarded(when string, table ports.Table, want []int) {
 	b.Helper()
 	slices.Sort(want)
 	await.That(b, when, func() bool {
@@ -193,7 +193,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	b.guarded("the first is gone", table.Table, []int{second})
 	stop()
 	b.guarded("the guard has ended", table.Table, []int{second})
-	allowing := bridge.Table{AllowVLAN: true}
+	allowing := ports.Table{AllowVLAN: true}
 	stop = start(allowing)
 	b.guarded("tags are allowed", allowing, []int{second})
 	stop()

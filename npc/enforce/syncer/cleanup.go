@@ -10,7 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/iptables/bridge"
+	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
@@ -45,7 +45,7 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 	if err != nil {
 		return removed, err
 	}
-	there, err := bridge.Table{}.Remove()
+	there, err := ports.Table{}.Remove()
 	if there {
 		removed = append(removed, "nftables table bridge weave-npc")
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/daemon/httpserver"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/iptables/bridge"
+	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
@@ -101,7 +101,7 @@ func (d *daemon) attach() {
 		Uplink: config.BridgePort,
 		Found:  func(u host.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
 	d.uplinks.Look()
-	d.guard = host.NewGuard(d.attachment, bridge.Table{AllowVLAN: d.options.allowVLAN}, d.log)
+	d.guard = host.NewGuard(d.attachment, ports.Table{AllowVLAN: d.options.allowVLAN}, d.log)
 }
 
 // notReady returns why policies are not enforced on this node; it is empty if they are.

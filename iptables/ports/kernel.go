@@ -1,0 +1,207 @@
+package ports
+
+import (
+	"iter"
+	"reflect"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"github.com/pkg/errors"
+)
+
+const (
+	tableName = "weave-npc"
+	// beforeBridgeNetfilter is a priority before br_netfilter (0) and ebtables' nat table (-300).
+	beforeBridgeNetfilter = -400
+	// beforeDefragmentation is a priority before that of defragmentation (-400) and connection tracking (-200).
+	beforeDefragmentation = -450
+	// perMessage is the most elements in a message: more do not fit into its attribute.
+	perMessage = 400
+	// socketBuffer is the size of the buffers for a transaction and its answers.
+	socketBuffer = 16 << 20
+)
+
+func families() []nftables.TableFamily {
+	return []nftables.TableFamily{nftables.TableFamilyBridge, nftables.TableFamilyINet}
+}
+
+func (s structure) table() *nftables.Table { return &nftables.Table{Family: s.family, Name: tableName} }
+
+// String returns the name of the table.
+func (s structure) String() string {
+	if s.bridge() {
+		return "table bridge " + tableName
+	}
+	return "table inet " + tableName
+}
+
+// wanted reports whether the state needs the table.
+func (s structure) wanted() bool { return s.bridge() || s.Mode != Off && len(s.Routed) > 0 }
+
+// chain returns a chain for the kernel. The one that is first has the hook.
+func (s structure) chain(name string) *nftables.Chain {
+	c := &nftables.Chain{Table: s.table(), Name: name}
+	if name == entry {
+		priority, accept := nftables.ChainPriority(beforeDefragmentation), nftables.ChainPolicyAccept
+		if s.bridge() {
+			priority = beforeBridgeNetfilter
+		}
+		c.Type, c.Hooknum, c.Priority, c.Policy = nftables.ChainTypeFilter, nftables.ChainHookPrerouting, &priority, &accept
+	}
+	return c
+}
+
+// transaction returns a connection with room for large tables.
+func transaction() (*nftables.Conn, error) {
+	conn, err := nftables.New(nftables.WithSockOptions(
+		func(c *netlink.Conn) error { return c.SetWriteBuffer(socketBuffer) },
+		func(c *netlink.Conn) error { return c.SetReadBuffer(socketBuffer) }))
+	return conn, errors.Wrap(err, "opening a connection to nftables")
+}
+
+// Write changes the tables from a state that Read returned to another one. If the rules stay, only elements of sets
+// change. Otherwise tables are replaced. All is one transaction.
+func Write(have, want State, whole bool) error {
+	tx, err := transaction()
+	if err != nil {
+		return err
+	}
+	have, want = have.normal(), want.normal()
+	for _, family := range families() {
+		from, to := structure{have, family}, structure{want, family}
+		if whole && from.sameRules(want) && from.wanted() && to.wanted() {
+			err = from.change(tx, to)
+		} else if !whole || from.wanted() || to.wanted() {
+			err = to.replace(tx)
+		}
+		if err != nil {
+			return errors.Wrapf(err, "writing %s of nftables", to)
+		}
+	}
+	return errors.Wrap(tx.Flush(), "writing the tables weave-npc of nftables")
+}
+
+// change adds to a transaction what makes the elements of the table those of another state.
+func (s structure) change(tx *nftables.Conn, to structure) error {
+	have, want := s.elements(), to.elements()
+	for _, set := range s.sets() {
+		old, fresh := have[set.Name], want[set.Name]
+		gone, added := elements{}, elements{}
+		for k, comment := range old {
+			if now, stays := fresh[k]; !stays || now != comment {
+				gone[k] = ""
+			}
+		}
+		for k, comment := range fresh {
+			if before, there := old[k]; !there || before != comment {
+				added[k] = comment
+			}
+		}
+		for part := range gone.parts() {
+			if err := tx.SetDeleteElements(set, part); err != nil {
+				return err
+			}
+		}
+		for part := range added.parts() {
+			if err := tx.SetAddElements(set, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parts returns the elements in parts that fit into messages.
+func (e elements) parts() iter.Seq[[]nftables.SetElement] {
+	list := make([]nftables.SetElement, 0, len(e))
+	for k, comment := range e {
+		list = append(list, nftables.SetElement{Key: []byte(k), Comment: comment})
+	}
+	return slices.Chunk(list, perMessage)
+}
+
+// replace adds to a transaction what removes the table, and what writes it if the state needs it.
+func (s structure) replace(tx *nftables.Conn) error {
+	tx.AddTable(s.table()) // it may not exist
+	tx.DelTable(s.table())
+	if !s.wanted() {
+		return nil
+	}
+	tx.AddTable(s.table())
+	all := s.elements()
+	for _, set := range s.sets() {
+		if err := tx.AddSet(set, nil); err != nil {
+			return err
+		}
+		for part := range all[set.Name].parts() {
+			if err := tx.SetAddElements(set, part); err != nil {
+				return err
+			}
+		}
+	}
+	chains := s.chains()
+	for _, c := range chains {
+		tx.AddChain(s.chain(c.name))
+	}
+	for _, c := range chains {
+		for _, r := range c.rules {
+			tx.AddRule(&nftables.Rule{Table: s.table(), Chain: s.chain(c.name), Exprs: r.exprs, UserData: r.userData()})
+		}
+	}
+	return nil
+}
+
+// Remove removes the tables, and reports whether there was one.
+func Remove() (bool, error) {
+	removed := false
+	for _, family := range families() {
+		s := structure{family: family}
+		there, err := s.there()
+		if err != nil {
+			return removed, err
+		}
+		if !there {
+			continue
+		}
+		tx := new(nftables.Conn)
+		tx.AddTable(s.table())
+		tx.DelTable(s.table())
+		if err := tx.Flush(); err != nil {
+			return removed, errors.Wrapf(err, "removing %s of nftables", s)
+		}
+		removed = true
+	}
+	return removed, nil
+}
+
+// there reports whether the table exists.
+func (s structure) there() (bool, error) {
+	t, err := s.find()
+	return t != nil, err
+}
+
+// find returns the table, or nil if it does not exist.
+func (s structure) find() (*nftables.Table, error) {
+	tables, err := new(nftables.Conn).ListTablesOfFamily(s.family)
+	if err != nil {
+		return nil, errors.Wrap(err, "listing the tables of nftables")
+	}
+	at := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName && t.Family == s.family })
+	if at < 0 {
+		return nil, nil
+	}
+	return tables[at], nil
+}
+
+// sameExprs reports whether the kernel's expressions are those of a rule. It ignores the values of counters.
+func sameExprs(have, want []expr.Any) bool {
+	return slices.EqualFunc(have, want, func(a, b expr.Any) bool {
+		if _, ok := a.(*expr.Counter); ok {
+			_, ok = b.(*expr.Counter)
+			return ok
+		}
+		return reflect.DeepEqual(a, b)
+	})
+}

@@ -1,0 +1,262 @@
+package ports
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/pkg/errors"
+)
+
+// snapshot is what the kernel has of a table.
+type snapshot struct {
+	there    bool
+	flags    uint32
+	sets     map[string]*nftables.Set
+	chains   map[string]*nftables.Chain
+	rules    map[string][]*nftables.Rule
+	elements map[string]elements // of the sets that rules do not fill
+}
+
+// Read returns what the tables in the kernel hold. whole is false if they are not exactly those that Write writes for
+// that state: a table, a chain, a set, an element or a rule is missing, changed or added.
+func Read() (s State, whole bool, err error) {
+	s.Sources = map[Source]string{}
+	snapshots := map[nftables.TableFamily]*snapshot{}
+	for _, family := range families() {
+		snap, err := read(family)
+		if err != nil {
+			return State{}, false, err
+		}
+		snapshots[family] = snap
+		snap.addTo(&s, family)
+	}
+	for _, rules := range ruleSets() {
+		s.Mode, s.AllowVLAN, s.OnlyTypes = rules.Mode, rules.AllowVLAN, rules.OnlyTypes
+		n := s.normal()
+		if whole = !slices.ContainsFunc(families(), func(family nftables.TableFamily) bool {
+			return !snapshots[family].is(structure{n, family})
+		}); whole {
+			return n, true, nil
+		}
+	}
+	return s, false, nil
+}
+
+// ruleSets returns a state for each set of rules.
+func ruleSets() (all []State) {
+	for _, mode := range []Mode{On, Audit, Off} {
+		for _, vlan := range []bool{false, true} {
+			for _, types := range []bool{false, true} {
+				all = append(all, State{Mode: mode, AllowVLAN: vlan, OnlyTypes: types})
+			}
+		}
+	}
+	return all
+}
+
+// read reads a table of the kernel.
+func read(family nftables.TableFamily) (*snapshot, error) {
+	s := structure{family: family}
+	snap := &snapshot{sets: map[string]*nftables.Set{}, chains: map[string]*nftables.Chain{},
+		rules: map[string][]*nftables.Rule{}, elements: map[string]elements{}}
+	table, err := s.find()
+	if err != nil || table == nil {
+		return snap, err
+	}
+	snap.there, snap.flags = true, table.Flags
+	conn := new(nftables.Conn)
+	for _, read := range []func(*nftables.Conn, structure) error{snap.readChains, snap.readSets} {
+		if err := read(conn, s); err != nil {
+			return nil, errors.Wrapf(err, "reading %s of nftables", s)
+		}
+	}
+	return snap, nil
+}
+
+func (s *snapshot) readChains(conn *nftables.Conn, table structure) error {
+	chains, err := conn.ListChainsOfTableFamily(table.family)
+	if err != nil {
+		return errors.Wrap(err, "listing the chains")
+	}
+	for _, c := range chains {
+		if c.Table.Name != tableName {
+			continue
+		}
+		s.chains[c.Name] = c
+		if s.rules[c.Name], err = conn.GetRules(table.table(), c); err != nil {
+			return errors.Wrapf(err, "reading chain %s", c.Name)
+		}
+	}
+	return nil
+}
+
+func (s *snapshot) readSets(conn *nftables.Conn, table structure) error {
+	sets, err := conn.GetSets(table.table())
+	if err != nil {
+		return errors.Wrap(err, "listing the sets")
+	}
+	for _, set := range sets {
+		s.sets[set.Name] = set
+		if set.Dynamic {
+			continue
+		}
+		if s.elements[set.Name], err = readElements(conn, table, set.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readElements(conn *nftables.Conn, table structure, set string) (elements, error) {
+	list, err := conn.GetSetElements(&nftables.Set{Table: table.table(), Name: set})
+	if err != nil {
+		return nil, errors.Wrapf(err, "reading set %s", set)
+	}
+	keys := make(elements, len(list))
+	for _, e := range list {
+		keys[string(e.Key)] = e.Comment
+	}
+	return keys, nil
+}
+
+// addTo adds what the sets hold to a state.
+func (s *snapshot) addTo(state *State, family nftables.TableFamily) {
+	own := &state.Routed
+	if family == nftables.TableFamilyBridge {
+		own = &state.Bridged
+	}
+	*own = portsOf(s.elements[podPorts])
+	state.Bound = sorted(slices.Concat(state.Bound, portsOf(s.elements[boundPorts])))
+	state.Exempt = sorted(slices.Concat(state.Exempt, portsOf(s.elements[exemptPorts])))
+	for k := range s.elements[etherTypes] {
+		if len(k) == 2 {
+			state.Types = append(state.Types, uint16(k[0])<<8|uint16(k[1]))
+		}
+	}
+	for _, set := range []string{sources4, sources6} {
+		for k, pod := range s.elements[set] {
+			if source := (structure{family: family}).sourceOf(k); source.Addr.IsValid() {
+				state.Sources[source] = pod
+			}
+		}
+	}
+}
+
+// is reports whether the kernel's table is exactly as it is written.
+func (s *snapshot) is(want structure) bool {
+	if !s.there || !want.wanted() {
+		return s.there == want.wanted()
+	}
+	sets, chains := want.sets(), want.chains()
+	if s.flags != 0 || len(s.sets) != len(sets) || len(s.chains) != len(chains) {
+		return false
+	}
+	for _, c := range chains {
+		if !sameChain(s.chains[c.name], want.chain(c.name)) || !slices.EqualFunc(s.rules[c.name], c.rules, sameRule) {
+			return false
+		}
+	}
+	keys := want.elements()
+	for _, set := range sets {
+		if !sameSet(s.sets[set.Name], set) || !maps.Equal(s.elements[set.Name], keys[set.Name]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameChain(have, want *nftables.Chain) bool {
+	return have != nil && have.Type == want.Type && same(have.Hooknum, want.Hooknum) &&
+		same(have.Priority, want.Priority) && same(have.Policy, want.Policy)
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+func sameRule(have *nftables.Rule, want rule) bool {
+	return slices.Equal(have.UserData, want.userData()) && sameExprs(have.Exprs, want.exprs)
+}
+
+func sameSet(have, want *nftables.Set) bool {
+	return have != nil && have.KeyType.GetNFTMagic() == want.KeyType.GetNFTMagic() &&
+		have.KeyType.Bytes == want.KeyType.Bytes && have.Interval == want.Interval && have.IsMap == want.IsMap &&
+		have.Constant == want.Constant && have.Dynamic == want.Dynamic && have.HasTimeout == want.HasTimeout &&
+		have.Timeout == want.Timeout && have.Size == want.Size
+}
+
+// Forgery is a forged source that was seen in the last minute.
+type Forgery struct {
+	Source        // without an Addr if Kind is Hardware; without a MAC if the port is not on a bridge
+	Kind   Reason // IP, ARP, Neighbour or Hardware
+}
+
+// Forged returns the forged sources that were seen lately, sorted.
+func Forged() ([]Forgery, error) {
+	kinds := map[string]Reason{forged4: IP, forged6: IP, forgedARP: ARP, forgedND: Neighbour, forgedMACs: Hardware}
+	var all []Forgery
+	for _, family := range families() {
+		s := structure{family: family}
+		conn := new(nftables.Conn)
+		there, err := s.there()
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			continue
+		}
+		sets, err := conn.GetSets(s.table())
+		if err != nil {
+			return nil, errors.Wrapf(err, "listing the sets of %s", s)
+		}
+		for _, set := range sets {
+			kind, noted := kinds[set.Name]
+			if !noted {
+				continue
+			}
+			keys, err := readElements(conn, s, set.Name)
+			if err != nil {
+				return nil, errors.Wrapf(err, "reading the forged sources of %s", s)
+			}
+			for k := range keys {
+				all = append(all, Forgery{Source: s.sourceOf(k), Kind: kind})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Forgery) int { return a.compare(b.Source) })
+	return all, nil
+}
+
+// Dropped returns how many frames the rules of each reason have counted since the table was written.
+func Dropped() (map[Reason]uint64, error) {
+	reasons := map[string]Reason{}
+	for _, r := range Reasons() {
+		reasons[r.comment()] = r
+	}
+	counts := map[Reason]uint64{}
+	for _, family := range families() {
+		snap, s := &snapshot{chains: map[string]*nftables.Chain{}, rules: map[string][]*nftables.Rule{}}, structure{family: family}
+		if err := snap.readChains(new(nftables.Conn), s); err != nil {
+			return nil, errors.Wrapf(err, "reading the counters of %s", s)
+		}
+		for _, rules := range snap.rules {
+			for _, r := range rules {
+				if comment, ok := userdata.GetString(r.UserData, userdata.TypeComment); ok && reasons[comment] != "" {
+					counts[reasons[comment]] += packets(r)
+				}
+			}
+		}
+	}
+	return counts, nil
+}
+
+// packets returns what the counter of a rule has counted.
+func packets(r *nftables.Rule) (n uint64) {
+	for _, e := range r.Exprs {
+		if c, ok := e.(*expr.Counter); ok {
+			n += c.Packets
+		}
+	}
+	return n
+}

@@ -1,0 +1,271 @@
+package ports
+
+import (
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// The chains of a table. The first one is the one that the kernel enters.
+const (
+	entry      = "prerouting"
+	routerOnly = "router-only"
+	sources    = "sources"
+	bound      = "bound"
+	neighbours = "neighbours"
+	joining    = "joining"
+	forged     = "forged"
+)
+
+// chain is a chain of rules.
+type chain struct {
+	name  string
+	rules []rule
+}
+
+// rule is a rule, which ends with a verdict or notes an element in a set.
+type rule struct {
+	exprs   []expr.Any
+	comment string
+}
+
+// userData returns the rule's comment as nft writes it.
+func (r rule) userData() []byte {
+	if r.comment == "" {
+		return nil
+	}
+	return userdata.AppendString(nil, userdata.TypeComment, r.comment)
+}
+
+func (c *chain) add(end expr.Any, matches ...[]expr.Any) {
+	c.rules = append(c.rules, rule{exprs: append(all(matches...), end)})
+}
+
+func (c *chain) accept(matches ...[]expr.Any) {
+	c.add(&expr.Verdict{Kind: expr.VerdictAccept}, matches...)
+}
+
+func (c *chain) leave(matches ...[]expr.Any) {
+	c.add(&expr.Verdict{Kind: expr.VerdictReturn}, matches...)
+}
+
+func (c *chain) enter(to string, matches ...[]expr.Any) {
+	c.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: to}, matches...)
+}
+
+// drop counts frames and drops them.
+func (c *chain) drop(why Reason, matches ...[]expr.Any) { c.count(expr.VerdictDrop, why, matches...) }
+
+func (c *chain) count(verdict expr.VerdictKind, why Reason, matches ...[]expr.Any) {
+	exprs := append(all(matches...), &expr.Counter{}, &expr.Verdict{Kind: verdict})
+	c.rules = append(c.rules, rule{exprs: exprs, comment: why.comment()})
+}
+
+// structure is the part of a State on which the rules of a table depend.
+type structure struct {
+	State
+	family nftables.TableFamily
+}
+
+func (s structure) bridge() bool { return s.family == nftables.TableFamilyBridge }
+
+// chains returns the chains of the table.
+func (s structure) chains() []chain {
+	if !s.bridge() {
+		return []chain{s.routed(), s.sources(), s.bound(), s.joining(), s.forged()}
+	}
+	if s.Mode == Off {
+		return []chain{s.bridged(), s.routerOnly()}
+	}
+	return []chain{s.bridged(), s.routerOnly(), s.sources(), s.bound(), s.neighbours(), s.joining(), s.forged()}
+}
+
+// bridged returns the chain for all frames that arrive at ports of bridges. Nearly all frames leave it by the first
+// rule, or the second, if sources are bound: a source has a port, so that it need not be looked up alone.
+func (s structure) bridged() chain {
+	c := chain{name: entry}
+	if s.Mode == Off {
+		c.accept(keyNotIn(podPorts))
+	} else {
+		c.accept(s.packet(unix.ETH_P_IP), s.source(sources4, source4()))
+		c.accept(s.packet(unix.ETH_P_IPV6), transport(expr.CmpOpNeq, unix.IPPROTO_ICMPV6), s.source(sources6, source6()))
+		c.enter(sources, keyNotIn(podPorts))
+	}
+	if !s.AllowVLAN {
+		c.drop(VLAN, s.packet(unix.ETH_P_8021Q))
+		c.drop(VLAN, s.packet(unix.ETH_P_8021AD))
+	}
+	if s.OnlyTypes {
+		c.drop(EtherType, etherType().notIn(etherTypes))
+	}
+	c.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: routerOnly}, inside(unix.ETH_P_IPV6))
+	if s.Mode != Off {
+		c.enter(sources)
+	}
+	return c
+}
+
+// routed returns the chain for all packets that arrive at interfaces.
+func (s structure) routed() chain {
+	c := chain{name: entry}
+	c.accept(keyIn(exemptPorts))
+	c.accept(s.packet(unix.ETH_P_IP), s.source(sources4, source4()))
+	c.accept(s.packet(unix.ETH_P_IPV6), s.source(sources6, source6()))
+	c.enter(sources)
+	return c
+}
+
+// packet matches frames by their EtherType, not by what follows a VLAN tag.
+func (s structure) packet(kind uint16) []expr.Any {
+	if s.bridge() {
+		return etherType().is(expr.CmpOpEq, bigEndian(kind)...)
+	}
+	return inside(kind)
+}
+
+// from returns the fields of a key that has an address.
+func (s structure) from(addr field) []field {
+	if s.bridge() {
+		return []field{hardwareSource(), addr}
+	}
+	return []field{addr}
+}
+
+// source matches if an address is bound to the port and, on a bridge, to the frame's hardware address.
+func (s structure) source(set string, addr field) []expr.Any { return keyIn(set, s.from(addr)...) }
+
+// routerOnly returns the chain for IPv6 packets of pods. With a router advertisement, a pod gives all pods of the bridge
+// an address that no API object has, and with a redirect it becomes their router.
+func (s structure) routerOnly() chain {
+	c := chain{name: routerOnly}
+	c.leave(transport(expr.CmpOpNeq, unix.IPPROTO_ICMPV6))
+	c.drop(Router, icmp(expr.CmpOpEq, routerAdvertisement))
+	c.drop(Router, icmp(expr.CmpOpEq, redirect))
+	c.leave(icmp(expr.CmpOpGte, 0))
+	// The type of the remaining packets cannot be read. That is normal for all fragments except the first. A first
+	// fragment that ends before the type hides it: conntrack reassembles the packet and may pass it on whole.
+	c.leave(laterFragment())
+	c.drop(Hidden)
+	return c
+}
+
+// sources returns the chain for frames whose source is not bound to their port. A port that is not bound, because it is
+// not known yet, may send from any source that is not bound to another port.
+func (s structure) sources() chain {
+	c := chain{name: sources}
+	if s.bridge() {
+		c.accept(keyIn(exemptPorts))
+	}
+	c.enter(bound, keyIn(boundPorts))
+	if s.bridge() {
+		c.enter(forged, hardwareSource().in(boundMACs))
+	}
+	c.enter(forged, inside(unix.ETH_P_IP), source4().in(bound4))
+	c.enter(forged, inside(unix.ETH_P_IPV6), source6().in(bound6))
+	if s.bridge() {
+		c.enter(forged, icmp6(neighbourAdvert), target().in(bound6))
+		c.enter(forged, icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...), target().in(bound6))
+		c.enter(forged, inside(unix.ETH_P_ARP), arpSender().in(bound4))
+		c.enter(forged, inside(unix.ETH_P_ARP), arpHardware().in(boundMACs))
+	}
+	return c
+}
+
+// icmp6 matches ICMPv6 messages of a type.
+func icmp6(kind byte) []expr.Any {
+	return all(inside(unix.ETH_P_IPV6), icmp(expr.CmpOpEq, kind))
+}
+
+// bound returns the chain for frames of bound ports that the first rules did not accept.
+func (s structure) bound() chain {
+	c := chain{name: bound}
+	if s.bridge() {
+		c.enter(neighbours, s.packet(unix.ETH_P_IPV6), s.source(sources6, source6()))
+		c.enter(forged, keyNotIn(portMACs, hardwareSource()))
+	}
+	dhcp := field{expr.PayloadBaseTransportHeader, 0, 4}
+	c.accept(s.packet(unix.ETH_P_IP), source4().is(expr.CmpOpEq, zero(4)...), transport(expr.CmpOpEq, unix.IPPROTO_UDP),
+		dhcp.is(expr.CmpOpEq, 0, 68, 0, 67))
+	c.enter(joining, s.packet(unix.ETH_P_IPV6), transport(expr.CmpOpEq, unix.IPPROTO_ICMPV6))
+	if s.bridge() {
+		c.accept(s.arp(), s.source(sources4, arpSender()), keyIn(sources4, arpHardware(), arpSender()))
+		c.accept(s.arp(), arpSender().is(expr.CmpOpEq, zero(4)...), keyIn(portMACs, arpHardware()))
+		c.accept(etherType().is(expr.CmpOpNeq, bigEndian(unix.ETH_P_IP)...),
+			etherType().is(expr.CmpOpNeq, bigEndian(unix.ETH_P_IPV6)...),
+			etherType().is(expr.CmpOpNeq, bigEndian(unix.ETH_P_ARP)...))
+	}
+	c.enter(forged)
+	return c
+}
+
+// arp matches ARP messages for IPv4 over Ethernet.
+func (s structure) arp() []expr.Any {
+	header := field{expr.PayloadBaseNetworkHeader, 0, 6} // types and lengths of both kinds of addresses
+	return all(s.packet(unix.ETH_P_ARP), header.is(expr.CmpOpEq, 0, 1, 0x08, 0x00, 6, 4))
+}
+
+// neighbours returns the chain for ICMPv6 packets from a bound source: what it announces must be bound, too. Hosts
+// ignore neighbour discovery in fragments, and one fragment does not show what it announces.
+func (s structure) neighbours() chain {
+	c := chain{name: neighbours}
+	c.accept(laterFragment())
+	c.accept(icmp(expr.CmpOpLt, neighbourSolicitation))
+	c.accept(icmp(expr.CmpOpGt, neighbourAdvert))
+	c.refuse(s, Neighbour, fragment())
+	readable := target().is(expr.CmpOpGte, zero(16)...)
+	c.accept(icmp(expr.CmpOpEq, neighbourSolicitation), readable)
+	c.accept(icmp(expr.CmpOpEq, neighbourAdvert), s.source(sources6, target()))
+	c.enter(forged, icmp(expr.CmpOpEq, neighbourAdvert), readable)
+	c.refuse(s, Neighbour)
+	return c
+}
+
+// joining returns the chain for ICMPv6 packets of bound ports from no address, or from one that is not bound: a pod
+// looks for duplicates of an address, for routers, and joins groups before the address counts as its own.
+func (s structure) joining() chain {
+	c := chain{name: joining}
+	none := source6().is(expr.CmpOpEq, zero(16)...)
+	c.enter(forged, fragment())
+	solicitation := all(icmp(expr.CmpOpEq, neighbourSolicitation), hopLimit(255), none)
+	c.accept(solicitation, s.source(sources6, target()))
+	c.accept(solicitation, target().notIn(bound6))
+	c.enter(forged, source6().in(bound6))
+	c.enter(forged, source6().is(expr.CmpOpNeq, zero(16)...), linkLocal(expr.CmpOpNeq))
+	c.accept(icmp(expr.CmpOpEq, routerSolicitation), hopLimit(255))
+	c.accept(icmp(expr.CmpOpGte, listenerReport), icmp(expr.CmpOpLte, listenerDone), hopLimit(1))
+	c.accept(icmp(expr.CmpOpEq, listenerReportV2), hopLimit(1))
+	c.enter(forged)
+	return c
+}
+
+// forged returns the chain that notes forged sources, and drops the frames unless in Audit. A rule for itself notes
+// them: it ends without a match if the set is full.
+func (s structure) forged() chain {
+	c := chain{name: forged}
+	note := func(why Reason, set string, fields []field, matches ...[]expr.Any) {
+		c.add(&expr.Dynset{SrcRegKey: register(0), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE},
+			append(matches, key(fields...))...)
+		c.refuse(s, why, matches...)
+	}
+	if s.bridge() {
+		note(Neighbour, forgedND, s.from(target()), icmp6(neighbourAdvert))
+	}
+	note(Neighbour, forgedND, s.from(target()), icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...))
+	note(IP, forged4, s.from(source4()), inside(unix.ETH_P_IP))
+	note(IP, forged6, s.from(source6()), inside(unix.ETH_P_IPV6))
+	if s.bridge() {
+		note(ARP, forgedARP, []field{arpHardware(), arpSender()}, s.arp())
+		note(Hardware, forgedMACs, []field{hardwareSource()})
+	}
+	return c
+}
+
+// refuse counts frames with a forged source and drops them, unless in Audit.
+func (c *chain) refuse(s structure, why Reason, matches ...[]expr.Any) {
+	verdict := expr.VerdictDrop
+	if s.Mode == Audit {
+		verdict = expr.VerdictAccept
+	}
+	c.count(verdict, why, matches...)
+}
