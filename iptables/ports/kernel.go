@@ -153,33 +153,24 @@ func (s structure) replace(tx *nftables.Conn) error {
 	return nil
 }
 
-// Remove removes the tables, and reports whether there was one.
-func Remove() (bool, error) {
-	removed := false
+// Remove removes the tables in one transaction, and returns the names of those that existed.
+func Remove() (removed []string, err error) {
+	tx := new(nftables.Conn)
 	for _, family := range families() {
 		s := structure{family: family}
-		there, err := s.there()
+		table, err := s.find()
 		if err != nil {
-			return removed, err
+			return nil, err
 		}
-		if !there {
-			continue
+		if table != nil {
+			tx.DelTable(s.table())
+			removed = append(removed, s.String())
 		}
-		tx := new(nftables.Conn)
-		tx.AddTable(s.table())
-		tx.DelTable(s.table())
-		if err := tx.Flush(); err != nil {
-			return removed, errors.Wrapf(err, "removing %s of nftables", s)
-		}
-		removed = true
+	}
+	if err := tx.Flush(); err != nil {
+		return nil, errors.Wrap(err, "removing the tables weave-npc of nftables")
 	}
 	return removed, nil
-}
-
-// there reports whether the table exists.
-func (s structure) there() (bool, error) {
-	t, err := s.find()
-	return t != nil, err
 }
 
 // find returns the table, or nil if it does not exist.

@@ -121,11 +121,6 @@ func meta(key expr.MetaKey, op expr.CmpOp, data ...byte) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: register(0)}, compare(op, data...)}
 }
 
-// inside matches packets of an EtherType, those that follow a VLAN tag too.
-func inside(kind uint16) []expr.Any {
-	return meta(expr.MetaKeyPROTOCOL, expr.CmpOpEq, bigEndian(kind)...)
-}
-
 // transport compares the protocol of a packet. The kernel has skipped extension headers to find it. If they are cut
 // short, there is no protocol, and the comparison does not match.
 func transport(op expr.CmpOp, protocol byte) []expr.Any {

@@ -199,11 +199,11 @@ func Forged() ([]Forgery, error) {
 	for _, family := range families() {
 		s := structure{family: family}
 		conn := new(nftables.Conn)
-		there, err := s.there()
+		table, err := s.find()
 		if err != nil {
 			return nil, err
 		}
-		if !there {
+		if table == nil {
 			continue
 		}
 		sets, err := conn.GetSets(s.table())

@@ -99,7 +99,7 @@ func (s structure) bridged() chain {
 	if s.OnlyTypes {
 		c.drop(EtherType, etherType().notIn(etherTypes))
 	}
-	c.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: routerOnly}, inside(unix.ETH_P_IPV6))
+	c.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: routerOnly}, s.inside(unix.ETH_P_IPV6))
 	if s.Mode != Off {
 		c.enter(sources)
 	}
@@ -121,7 +121,18 @@ func (s structure) packet(kind uint16) []expr.Any {
 	if s.bridge() {
 		return etherType().is(expr.CmpOpEq, bigEndian(kind)...)
 	}
-	return inside(kind)
+	return s.inside(kind)
+}
+
+// inside matches packets of an EtherType, those that follow a VLAN tag too.
+func (s structure) inside(kind uint16) []expr.Any {
+	if s.bridge() {
+		return meta(expr.MetaKeyPROTOCOL, expr.CmpOpEq, bigEndian(kind)...)
+	}
+	if kind == unix.ETH_P_IP {
+		return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, unix.NFPROTO_IPV4)
+	}
+	return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, unix.NFPROTO_IPV6)
 }
 
 // from returns the fields of a key that has an address.
@@ -161,20 +172,20 @@ func (s structure) sources() chain {
 	if s.bridge() {
 		c.enter(forged, hardwareSource().in(boundMACs))
 	}
-	c.enter(forged, inside(unix.ETH_P_IP), source4().in(bound4))
-	c.enter(forged, inside(unix.ETH_P_IPV6), source6().in(bound6))
+	c.enter(forged, s.inside(unix.ETH_P_IP), source4().in(bound4))
+	c.enter(forged, s.inside(unix.ETH_P_IPV6), source6().in(bound6))
 	if s.bridge() {
-		c.enter(forged, icmp6(neighbourAdvert), target().in(bound6))
-		c.enter(forged, icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...), target().in(bound6))
-		c.enter(forged, inside(unix.ETH_P_ARP), arpSender().in(bound4))
-		c.enter(forged, inside(unix.ETH_P_ARP), arpHardware().in(boundMACs))
+		c.enter(forged, s.icmp6(neighbourAdvert), target().in(bound6))
+		c.enter(forged, s.icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...), target().in(bound6))
+		c.enter(forged, s.inside(unix.ETH_P_ARP), arpSender().in(bound4))
+		c.enter(forged, s.inside(unix.ETH_P_ARP), arpHardware().in(boundMACs))
 	}
 	return c
 }
 
 // icmp6 matches ICMPv6 messages of a type.
-func icmp6(kind byte) []expr.Any {
-	return all(inside(unix.ETH_P_IPV6), icmp(expr.CmpOpEq, kind))
+func (s structure) icmp6(kind byte) []expr.Any {
+	return all(s.inside(unix.ETH_P_IPV6), icmp(expr.CmpOpEq, kind))
 }
 
 // bound returns the chain for frames of bound ports that the first rules did not accept.
@@ -249,11 +260,11 @@ func (s structure) forged() chain {
 		c.refuse(s, why, matches...)
 	}
 	if s.bridge() {
-		note(Neighbour, forgedND, s.from(target()), icmp6(neighbourAdvert))
+		note(Neighbour, forgedND, s.from(target()), s.icmp6(neighbourAdvert))
 	}
-	note(Neighbour, forgedND, s.from(target()), icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...))
-	note(IP, forged4, s.from(source4()), inside(unix.ETH_P_IP))
-	note(IP, forged6, s.from(source6()), inside(unix.ETH_P_IPV6))
+	note(Neighbour, forgedND, s.from(target()), s.icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...))
+	note(IP, forged4, s.from(source4()), s.inside(unix.ETH_P_IP))
+	note(IP, forged6, s.from(source6()), s.inside(unix.ETH_P_IPV6))
 	if s.bridge() {
 		note(ARP, forgedARP, []field{arpHardware(), arpSender()}, s.arp())
 		note(Hardware, forgedMACs, []field{hardwareSource()})

@@ -21,6 +21,3 @@ func (t Table) Guard(ports []int) error {
 	}
 	return Write(have, State{AllowVLAN: t.AllowVLAN, Bridged: slices.Clone(ports)}, whole)
 }
-
-// Remove removes the tables, and reports whether there was one.
-func (Table) Remove() (bool, error) { return Remove() }

@@ -45,9 +45,9 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 	if err != nil {
 		return removed, err
 	}
-	there, err := ports.Table{}.Remove()
-	if there {
-		removed = append(removed, "nftables table bridge weave-npc")
+	ours, err := ports.Remove()
+	for _, t := range ours {
+		removed = append(removed, "nftables "+t)
 	}
 	return removed, err
 }
