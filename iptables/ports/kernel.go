@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	tableName = "weave-npc"
 	// beforeBridgeNetfilter is a priority before br_netfilter (0) and ebtables' nat table (-300).
 	beforeBridgeNetfilter = -400
 	// beforeDefragmentation is a priority before that of defragmentation (-400) and connection tracking (-200).
@@ -22,20 +21,6 @@ const (
 	// socketBuffer is the size of the buffers for a transaction and its answers.
 	socketBuffer = 16 << 20
 )
-
-func families() []nftables.TableFamily {
-	return []nftables.TableFamily{nftables.TableFamilyBridge, nftables.TableFamilyINet}
-}
-
-func (s structure) table() *nftables.Table { return &nftables.Table{Family: s.family, Name: tableName} }
-
-// String returns the name of the table.
-func (s structure) String() string {
-	if s.bridge() {
-		return "table bridge " + tableName
-	}
-	return "table inet " + tableName
-}
 
 // wanted reports whether the state needs the table.
 func (s structure) wanted() bool { return s.bridge() || s.Mode != Off && len(s.Routed) > 0 }
@@ -69,8 +54,8 @@ func Write(have, want State, whole bool) error {
 		return err
 	}
 	have, want = have.normal(), want.normal()
-	for _, family := range families() {
-		from, to := structure{have, family}, structure{want, family}
+	for _, f := range families() {
+		from, to := structure{have, f}, structure{want, f}
 		if whole && from.sameRules(want) && from.wanted() && to.wanted() {
 			err = from.change(tx, to)
 		} else if !whole || from.wanted() || to.wanted() {
@@ -156,34 +141,20 @@ func (s structure) replace(tx *nftables.Conn) error {
 // Remove removes the tables in one transaction, and returns the names of those that existed.
 func Remove() (removed []string, err error) {
 	tx := new(nftables.Conn)
-	for _, family := range families() {
-		s := structure{family: family}
-		table, err := s.find()
+	for _, f := range families() {
+		table, err := f.find()
 		if err != nil {
 			return nil, err
 		}
 		if table != nil {
-			tx.DelTable(s.table())
-			removed = append(removed, s.String())
+			tx.DelTable(f.table())
+			removed = append(removed, f.String())
 		}
 	}
 	if err := tx.Flush(); err != nil {
 		return nil, errors.Wrap(err, "removing the tables weave-npc of nftables")
 	}
 	return removed, nil
-}
-
-// find returns the table, or nil if it does not exist.
-func (s structure) find() (*nftables.Table, error) {
-	tables, err := new(nftables.Conn).ListTablesOfFamily(s.family)
-	if err != nil {
-		return nil, errors.Wrap(err, "listing the tables of nftables")
-	}
-	at := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName && t.Family == s.family })
-	if at < 0 {
-		return nil, nil
-	}
-	return tables[at], nil
 }
 
 // sameExprs reports whether the kernel's expressions are those of a rule. It ignores the values of counters.

@@ -23,7 +23,6 @@ type wire struct {
 	elsewhere netns.NsHandle
 	sockets   map[string]int // by interface, at the pod's end
 	index     map[string]int
-	last      string // what was sent last
 }
 
 // rounds is how often each frame is sent.

@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"github.com/pkg/errors"
 )
 
@@ -24,20 +22,18 @@ type snapshot struct {
 // that state: a table, a chain, a set, an element or a rule is missing, changed or added.
 func Read() (s State, whole bool, err error) {
 	s.Sources = map[Source]string{}
-	snapshots := map[nftables.TableFamily]*snapshot{}
-	for _, family := range families() {
-		snap, err := read(family)
-		if err != nil {
+	snapshots := map[family]*snapshot{}
+	for _, f := range families() {
+		if snapshots[f], err = read(f); err != nil {
 			return State{}, false, err
 		}
-		snapshots[family] = snap
-		snap.addTo(&s, family)
+		snapshots[f].addTo(&s, f)
 	}
 	for _, rules := range ruleSets() {
 		s.Mode, s.AllowVLAN, s.OnlyTypes = rules.Mode, rules.AllowVLAN, rules.OnlyTypes
 		n := s.normal()
-		if whole = !slices.ContainsFunc(families(), func(family nftables.TableFamily) bool {
-			return !snapshots[family].is(structure{n, family})
+		if whole = !slices.ContainsFunc(families(), func(f family) bool {
+			return !snapshots[f].is(structure{n, f})
 		}); whole {
 			return n, true, nil
 		}
@@ -58,26 +54,25 @@ func ruleSets() (all []State) {
 }
 
 // read reads a table of the kernel.
-func read(family nftables.TableFamily) (*snapshot, error) {
-	s := structure{family: family}
+func read(f family) (*snapshot, error) {
 	snap := &snapshot{sets: map[string]*nftables.Set{}, chains: map[string]*nftables.Chain{},
 		rules: map[string][]*nftables.Rule{}, elements: map[string]elements{}}
-	table, err := s.find()
+	table, err := f.find()
 	if err != nil || table == nil {
 		return snap, err
 	}
 	snap.there, snap.flags = true, table.Flags
 	conn := new(nftables.Conn)
-	for _, read := range []func(*nftables.Conn, structure) error{snap.readChains, snap.readSets} {
-		if err := read(conn, s); err != nil {
-			return nil, errors.Wrapf(err, "reading %s of nftables", s)
+	for _, read := range []func(*nftables.Conn, family) error{snap.readChains, snap.readSets} {
+		if err := read(conn, f); err != nil {
+			return nil, errors.Wrapf(err, "reading %s of nftables", f)
 		}
 	}
 	return snap, nil
 }
 
-func (s *snapshot) readChains(conn *nftables.Conn, table structure) error {
-	chains, err := conn.ListChainsOfTableFamily(table.family)
+func (s *snapshot) readChains(conn *nftables.Conn, f family) error {
+	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamily(f))
 	if err != nil {
 		return errors.Wrap(err, "listing the chains")
 	}
@@ -86,15 +81,15 @@ func (s *snapshot) readChains(conn *nftables.Conn, table structure) error {
 			continue
 		}
 		s.chains[c.Name] = c
-		if s.rules[c.Name], err = conn.GetRules(table.table(), c); err != nil {
+		if s.rules[c.Name], err = conn.GetRules(f.table(), c); err != nil {
 			return errors.Wrapf(err, "reading chain %s", c.Name)
 		}
 	}
 	return nil
 }
 
-func (s *snapshot) readSets(conn *nftables.Conn, table structure) error {
-	sets, err := conn.GetSets(table.table())
+func (s *snapshot) readSets(conn *nftables.Conn, f family) error {
+	sets, err := conn.GetSets(f.table())
 	if err != nil {
 		return errors.Wrap(err, "listing the sets")
 	}
@@ -103,15 +98,15 @@ func (s *snapshot) readSets(conn *nftables.Conn, table structure) error {
 		if set.Dynamic {
 			continue
 		}
-		if s.elements[set.Name], err = readElements(conn, table, set.Name); err != nil {
+		if s.elements[set.Name], err = readElements(conn, f, set.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readElements(conn *nftables.Conn, table structure, set string) (elements, error) {
-	list, err := conn.GetSetElements(&nftables.Set{Table: table.table(), Name: set})
+func readElements(conn *nftables.Conn, f family, set string) (elements, error) {
+	list, err := conn.GetSetElements(&nftables.Set{Table: f.table(), Name: set})
 	if err != nil {
 		return nil, errors.Wrapf(err, "reading set %s", set)
 	}
@@ -123,9 +118,9 @@ func readElements(conn *nftables.Conn, table structure, set string) (elements, e
 }
 
 // addTo adds what the sets hold to a state.
-func (s *snapshot) addTo(state *State, family nftables.TableFamily) {
+func (s *snapshot) addTo(state *State, from family) {
 	own := &state.Routed
-	if family == nftables.TableFamilyBridge {
+	if from.bridge() {
 		own = &state.Bridged
 	}
 	*own = portsOf(s.elements[podPorts])
@@ -138,7 +133,7 @@ func (s *snapshot) addTo(state *State, family nftables.TableFamily) {
 	}
 	for _, set := range []string{sources4, sources6} {
 		for k, pod := range s.elements[set] {
-			if source := (structure{family: family}).sourceOf(k); source.Addr.IsValid() {
+			if source := from.sourceOf(k); source.Addr.IsValid() {
 				state.Sources[source] = pod
 			}
 		}
@@ -184,79 +179,4 @@ func sameSet(have, want *nftables.Set) bool {
 		have.KeyType.Bytes == want.KeyType.Bytes && have.Interval == want.Interval && have.IsMap == want.IsMap &&
 		have.Constant == want.Constant && have.Dynamic == want.Dynamic && have.HasTimeout == want.HasTimeout &&
 		have.Timeout == want.Timeout && have.Size == want.Size
-}
-
-// Forgery is a forged source that was seen in the last minute.
-type Forgery struct {
-	Source        // without an Addr if Kind is Hardware; without a MAC if the port is not on a bridge
-	Kind   Reason // IP, ARP, Neighbour or Hardware
-}
-
-// Forged returns the forged sources that were seen lately, sorted.
-func Forged() ([]Forgery, error) {
-	kinds := map[string]Reason{forged4: IP, forged6: IP, forgedARP: ARP, forgedND: Neighbour, forgedMACs: Hardware}
-	var all []Forgery
-	for _, family := range families() {
-		s := structure{family: family}
-		conn := new(nftables.Conn)
-		table, err := s.find()
-		if err != nil {
-			return nil, err
-		}
-		if table == nil {
-			continue
-		}
-		sets, err := conn.GetSets(s.table())
-		if err != nil {
-			return nil, errors.Wrapf(err, "listing the sets of %s", s)
-		}
-		for _, set := range sets {
-			kind, noted := kinds[set.Name]
-			if !noted {
-				continue
-			}
-			keys, err := readElements(conn, s, set.Name)
-			if err != nil {
-				return nil, errors.Wrapf(err, "reading the forged sources of %s", s)
-			}
-			for k := range keys {
-				all = append(all, Forgery{Source: s.sourceOf(k), Kind: kind})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b Forgery) int { return a.compare(b.Source) })
-	return all, nil
-}
-
-// Dropped returns how many frames the rules of each reason have counted since the table was written.
-func Dropped() (map[Reason]uint64, error) {
-	reasons := map[string]Reason{}
-	for _, r := range Reasons() {
-		reasons[r.comment()] = r
-	}
-	counts := map[Reason]uint64{}
-	for _, family := range families() {
-		snap, s := &snapshot{chains: map[string]*nftables.Chain{}, rules: map[string][]*nftables.Rule{}}, structure{family: family}
-		if err := snap.readChains(new(nftables.Conn), s); err != nil {
-			return nil, errors.Wrapf(err, "reading the counters of %s", s)
-		}
-		for _, rules := range snap.rules {
-			for _, r := range rules {
-				if comment, ok := userdata.GetString(r.UserData, userdata.TypeComment); ok && reasons[comment] != "" {
-					counts[reasons[comment]] += packets(r)
-				}
-			}
-		}
-	}
-	return counts, nil
-}
-
-// packets returns what the counter of a rule has counted.
-func packets(r *nftables.Rule) (n uint64) {
-	for _, e := range r.Exprs {
-		if c, ok := e.(*expr.Counter); ok {
-			n += c.Packets
-		}
-	}
-	return n
 }

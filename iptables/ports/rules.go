@@ -1,7 +1,6 @@
 package ports
 
 import (
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
@@ -62,13 +61,11 @@ func (c *chain) count(verdict expr.VerdictKind, why Reason, matches ...[]expr.An
 	c.rules = append(c.rules, rule{exprs: exprs, comment: why.comment()})
 }
 
-// structure is the part of a State on which the rules of a table depend.
+// structure is the part of a State on which a table depends.
 type structure struct {
 	State
-	family nftables.TableFamily
+	family
 }
-
-func (s structure) bridge() bool { return s.family == nftables.TableFamilyBridge }
 
 // chains returns the chains of the table.
 func (s structure) chains() []chain {
@@ -116,36 +113,6 @@ func (s structure) routed() chain {
 	return c
 }
 
-// packet matches frames by their EtherType, not by what follows a VLAN tag.
-func (s structure) packet(kind uint16) []expr.Any {
-	if s.bridge() {
-		return etherType().is(expr.CmpOpEq, bigEndian(kind)...)
-	}
-	return s.inside(kind)
-}
-
-// inside matches packets of an EtherType, those that follow a VLAN tag too.
-func (s structure) inside(kind uint16) []expr.Any {
-	if s.bridge() {
-		return meta(expr.MetaKeyPROTOCOL, expr.CmpOpEq, bigEndian(kind)...)
-	}
-	if kind == unix.ETH_P_IP {
-		return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, unix.NFPROTO_IPV4)
-	}
-	return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, unix.NFPROTO_IPV6)
-}
-
-// from returns the fields of a key that has an address.
-func (s structure) from(addr field) []field {
-	if s.bridge() {
-		return []field{hardwareSource(), addr}
-	}
-	return []field{addr}
-}
-
-// source matches if an address is bound to the port and, on a bridge, to the frame's hardware address.
-func (s structure) source(set string, addr field) []expr.Any { return keyIn(set, s.from(addr)...) }
-
 // routerOnly returns the chain for IPv6 packets of pods. With a router advertisement, a pod gives all pods of the bridge
 // an address that no API object has, and with a redirect it becomes their router.
 func (s structure) routerOnly() chain {
@@ -183,11 +150,6 @@ func (s structure) sources() chain {
 	return c
 }
 
-// icmp6 matches ICMPv6 messages of a type.
-func (s structure) icmp6(kind byte) []expr.Any {
-	return all(s.inside(unix.ETH_P_IPV6), icmp(expr.CmpOpEq, kind))
-}
-
 // bound returns the chain for frames of bound ports that the first rules did not accept.
 func (s structure) bound() chain {
 	c := chain{name: bound}
@@ -208,12 +170,6 @@ func (s structure) bound() chain {
 	}
 	c.enter(forged)
 	return c
-}
-
-// arp matches ARP messages for IPv4 over Ethernet.
-func (s structure) arp() []expr.Any {
-	header := field{expr.PayloadBaseNetworkHeader, 0, 6} // types and lengths of both kinds of addresses
-	return all(s.packet(unix.ETH_P_ARP), header.is(expr.CmpOpEq, 0, 1, 0x08, 0x00, 6, 4))
 }
 
 // neighbours returns the chain for ICMPv6 packets from a bound source: what it announces must be bound, too. Hosts

@@ -3,7 +3,6 @@ package ports
 import (
 	"encoding/binary"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -159,18 +158,4 @@ func portsOf(keys elements) []int {
 		}
 	}
 	return sorted(ports)
-}
-
-// sourceOf returns the source that a key joins. The address is invalid if the key has none.
-func (s structure) sourceOf(key string) Source {
-	raw, source := []byte(key), Source{}
-	if len(raw) < 4 {
-		return source
-	}
-	source.Port, raw = int(binary.NativeEndian.Uint32(raw)), raw[4:]
-	if s.bridge() && len(raw) >= 6 {
-		source.MAC, raw = MAC(raw[:6]), raw[min(8, len(raw)):]
-	}
-	source.Addr, _ = netip.AddrFromSlice(raw)
-	return source
 }
