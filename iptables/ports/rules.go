@@ -78,8 +78,8 @@ func (s structure) chains() []chain {
 	return []chain{s.bridged(), s.routerOnly(), s.sources(), s.bound(), s.neighbours(), s.joining(), s.forged()}
 }
 
-// bridged returns the chain for all frames that arrive at ports of bridges. Nearly all frames leave it by the first
-// rule, or the second, if sources are bound: a source has a port, so that it need not be looked up alone.
+// bridged returns the chain for all frames that arrive at ports of bridges. If sources are bound, nearly all frames
+// leave it by the first rules: a source has a port, so that it need not be looked up alone.
 func (s structure) bridged() chain {
 	c := chain{name: entry}
 	if s.Mode == Off {
@@ -87,6 +87,8 @@ func (s structure) bridged() chain {
 	} else {
 		c.accept(s.packet(unix.ETH_P_IP), s.source(sources4, source4()))
 		c.accept(s.packet(unix.ETH_P_IPV6), transport(expr.CmpOpNeq, unix.IPPROTO_ICMPV6), s.source(sources6, source6()))
+		c.accept(s.packet(unix.ETH_P_IPV6), icmp(expr.CmpOpLt, routerSolicitation), s.source(sources6, source6()))
+		c.accept(s.arp(), s.source(sources4, arpSender()), keyIn(sources4, arpHardware(), arpSender()))
 		c.enter(sources, keyNotIn(podPorts))
 	}
 	if !s.AllowVLAN {
@@ -162,7 +164,6 @@ func (s structure) bound() chain {
 		dhcp.is(expr.CmpOpEq, 0, 68, 0, 67))
 	c.enter(joining, s.packet(unix.ETH_P_IPV6), transport(expr.CmpOpEq, unix.IPPROTO_ICMPV6))
 	if s.bridge() {
-		c.accept(s.arp(), s.source(sources4, arpSender()), keyIn(sources4, arpHardware(), arpSender()))
 		c.accept(s.arp(), arpSender().is(expr.CmpOpEq, zero(4)...), keyIn(portMACs, arpHardware()))
 		c.accept(etherType().is(expr.CmpOpNeq, bigEndian(unix.ETH_P_IP)...),
 			etherType().is(expr.CmpOpNeq, bigEndian(unix.ETH_P_IPV6)...),
@@ -177,7 +178,7 @@ func (s structure) bound() chain {
 func (s structure) neighbours() chain {
 	c := chain{name: neighbours}
 	c.accept(laterFragment())
-	c.accept(icmp(expr.CmpOpLt, neighbourSolicitation))
+	c.accept(icmp(expr.CmpOpLt, neighbourSolicitation)) // a router solicitation
 	c.accept(icmp(expr.CmpOpGt, neighbourAdvert))
 	c.refuse(s, Neighbour, fragment())
 	readable := target().is(expr.CmpOpGte, zero(16)...)
