@@ -210,8 +210,8 @@ func (w *wire) newBridge() netlink.Link {
 	return w.add(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}, MulticastSnooping: &off})
 }
 
-// TestS103_OnABridge sends frames from pods on a bridge.
-func TestS103_OnABridge(t *testing.T) {
+// TestSourcesOnABridge sends frames from pods on a bridge.
+func TestSourcesOnABridge(t *testing.T) {
 	w := newWire(t)
 	bridge := w.newBridge()
 	for _, name := range []string{"own", "victim", "new", "young", "exempt"} {
@@ -264,8 +264,8 @@ func taken(t testing.TB, e, victim end) map[string][]byte {
 	}
 }
 
-// TestS103_WithRoutes sends packets from pods whose interfaces are not on a bridge.
-func TestS103_WithRoutes(t *testing.T) {
+// TestSourcesWithRoutes sends packets from pods whose interfaces are not on a bridge.
+func TestSourcesWithRoutes(t *testing.T) {
 	w := newWire(t)
 	for _, name := range []string{"own", "victim", "new", "exempt"} {
 		w.link(name, nil)
@@ -290,8 +290,8 @@ func TestS103_WithRoutes(t *testing.T) {
 	}
 }
 
-// TestS107_EtherTypes checks which frames pass that are neither IP nor ARP.
-func TestS107_EtherTypes(t *testing.T) {
+// TestEtherTypes checks which frames pass that are neither IP nor ARP.
+func TestEtherTypes(t *testing.T) {
 	w := newWire(t)
 	w.link("own", w.newBridge())
 	w.count("bridge", -390)

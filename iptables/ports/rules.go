@@ -88,6 +88,8 @@ func (s structure) bridged() chain {
 		c.accept(s.packet(unix.ETH_P_IP), s.source(sources4, source4()))
 		c.accept(s.packet(unix.ETH_P_IPV6), transport(expr.CmpOpNeq, unix.IPPROTO_ICMPV6), s.source(sources6, source6()))
 		c.accept(s.packet(unix.ETH_P_IPV6), icmp(expr.CmpOpLt, routerSolicitation), s.source(sources6, source6()))
+		c.enter(neighbours, s.packet(unix.ETH_P_IPV6), icmp(expr.CmpOpGte, neighbourSolicitation),
+			icmp(expr.CmpOpLte, neighbourAdvert), s.source(sources6, source6()))
 		c.accept(s.arp(), s.source(sources4, arpSender()), keyIn(sources4, arpHardware(), arpSender()))
 		c.enter(sources, keyNotIn(podPorts))
 	}
