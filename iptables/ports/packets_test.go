@@ -395,12 +395,16 @@ func TestAFullSetOfForgeriesDropsTheRest(t *testing.T) {
 	bind(&s, w.index["own"], own, true)
 	write(t, ports.State{})
 	write(t, s)
-	for i := range 2000 {
-		if _, err := unix.Write(w.sockets["own"], udp(t, own.mac, netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), 1, 2)); err != nil {
+	forgery := func(i int) []byte { // with a MAC address of its own, so that no other set has it
+		hi, lo := byte(i>>8), byte(i)
+		return udp(t, ports.MAC{2, 1, 0, 0, hi, lo}, netip.AddrFrom4([4]byte{192, 0, hi, lo}), 1, 2)
+	}
+	for i := range 3000 {
+		if _, err := unix.Write(w.sockets["own"], forgery(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := w.passes("bridge", "own", udp(t, own.mac, netip.MustParseAddr("192.1.2.3"), 1, 2)); n != 0 {
+	if n := w.passes("bridge", "own", forgery(4000)); n != 0 {
 		t.Errorf("%d frames passed", n)
 	}
 	if n := w.passes("bridge", "own", udp(t, own.mac, own.v4, 1, 2)); n != rounds {

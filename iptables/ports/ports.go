@@ -37,6 +37,17 @@ const (
 	On
 )
 
+// String returns the mode as the flag has it.
+func (m Mode) String() string {
+	switch m {
+	case Audit:
+		return "audit"
+	case On:
+		return "on"
+	}
+	return "off"
+}
+
 // MAC is the hardware address of an Ethernet frame.
 type MAC [6]byte
 
