@@ -145,7 +145,7 @@ upgrade: ## compare the state of the kernel with that of an earlier commit's wea
 mutants: export WEAVE_NPC_TEST_NIGHTLY=1
 mutants: ## apply mutants, one at a time, and show that the tests catch each (ONLY=NAMES); takes half an hour
 	test/setup
-	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)',-table docs/mutants.md)
+	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)')
 
 vuln: ## check the dependencies against Go's vulnerability database (needs network access)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...

@@ -9,7 +9,6 @@ import (
 	"go/token"
 	"go/types"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,31 +160,6 @@ func testFiles(t *testing.T, dir string) string {
 		b.Write(text)
 	}
 	return b.String()
-}
-
-// TestTheTableNamesEveryMutant compares the table in docs/mutants.md with the mutants.
-func TestTheTableNamesEveryMutant(t *testing.T) {
-	root, mutants := loaded(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs/mutants.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if cells := strings.Split(line, " | "); len(cells) > 1 {
-			named[strings.TrimPrefix(cells[0], "| ")] = true
-		}
-	}
-	delete(named, "mutant")
-	for _, m := range mutants {
-		if !named[m.name] {
-			t.Errorf("docs/mutants.md lacks %s: make mutants writes it", m.name)
-		}
-		delete(named, m.name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		t.Errorf("docs/mutants.md has %s, which is gone", name)
-	}
 }
 
 func TestModuleOfAPackage(t *testing.T) {
