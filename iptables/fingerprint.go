@@ -30,8 +30,9 @@ type Fingerprint struct {
 	Hooks, Underflows [5]uint32
 }
 
-// nftGeneration sends NFT_MSG_GETGEN (linux/netfilter/nf_tables.h).
-func nftGeneration() (uint32, error) {
+// Generation returns the generation of the nft ruleset, which changes with every change of it. It sends
+// NFT_MSG_GETGEN (linux/netfilter/nf_tables.h).
+func Generation() (uint32, error) {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: unix.NFNETLINK_V0})
 	replies, err := req.Execute(unix.NETLINK_NETFILTER, 0)
@@ -99,7 +100,7 @@ func getsockopt(family Family, value unsafe.Pointer, size uintptr) error {
 func probe(family Family, backend Backend) error {
 	var err error
 	if backend == NFT {
-		_, err = nftGeneration()
+		_, err = Generation()
 	} else {
 		// The kernel rejects the wrong size of the reply after it has checked permissions, and before it looks for the
 		// table. ENOPROTOOPT: the module is not loaded yet, iptables loads it.

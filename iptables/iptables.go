@@ -218,7 +218,7 @@ func (t *Table) chainAlongsideNFT(name string) (SeenChain, error) {
 // has the zero fingerprint: asking the kernel about it would create it.
 func (t *Table) Fingerprint() (Fingerprint, error) {
 	if t.backend == NFT {
-		generation, err := nftGeneration()
+		generation, err := Generation()
 		return Fingerprint{Generation: generation}, errors.Wrap(err, "asking for the generation of the nft ruleset")
 	}
 	if tables, err := legacyTables(t.family); err != nil || !slices.Contains(tables, "filter") {

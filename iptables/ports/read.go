@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/pkg/errors"
 )
 
@@ -19,7 +20,8 @@ type snapshot struct {
 }
 
 // Read returns what the tables in the kernel hold. whole is false if they are not exactly those that Write writes for
-// that state: a table, a chain, a set, an element or a rule is missing, changed or added.
+// that state: a table, a chain, a set, an element or a rule is missing, changed or added. Then the Mode is that of the
+// rules there are, and AllowVLAN and OnlyTypes are false.
 func Read() (s State, whole bool, err error) {
 	s.Sources = map[Source]string{}
 	snapshots := map[family]*snapshot{}
@@ -38,7 +40,28 @@ func Read() (s State, whole bool, err error) {
 			return n, true, nil
 		}
 	}
+	s.Mode, s.AllowVLAN, s.OnlyTypes = Off, false, false
+	for _, snap := range snapshots {
+		s.Mode = max(s.Mode, snap.mode())
+	}
 	return s, false, nil
+}
+
+// mode returns what happens to forged sources, if it can be told from rules that are not those of this version.
+func (s *snapshot) mode() Mode {
+	rules, found := s.rules[forged]
+	if !found {
+		return Off
+	}
+	for _, r := range rules {
+		if slices.ContainsFunc(r.Exprs, func(e expr.Any) bool {
+			v, ok := e.(*expr.Verdict)
+			return ok && v.Kind == expr.VerdictDrop
+		}) {
+			return On
+		}
+	}
+	return Audit
 }
 
 // ruleSets returns a state for each set of rules.

@@ -66,6 +66,14 @@ func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 	return out[:min(len(out), naming.MaxNamed)]
 }
 
+// AnyIsolated reports whether a local pod is isolated in some direction.
+func (l Lookup) AnyIsolated() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	f := l.c.state.facts()
+	return f.Isolated[npc.Ingress] > 0 || f.Isolated[npc.Egress] > 0
+}
+
 // Closed returns which addresses the fail-closed filter drops packets of in a direction, and why; both are empty if it
 // is open, or if nothing is known that it could close.
 func (l Lookup) Closed(d npc.Direction) (what, why string) {

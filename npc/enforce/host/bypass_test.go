@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/ifaces"
 )
 
 // within returns what Attachment.InRange asks for.
@@ -85,7 +86,7 @@ func TestTCPLiberal(t *testing.T) {
 
 // TestBooting: what pods are attached by leads elsewhere, and so does the uplink of a node that is a container.
 func TestBooting(t *testing.T) {
-	elsewhere := elsewhere(t)
+	elsewhere := ifaces.NewNode(t).Elsewhere
 	expect := func(about string, booting bool) {
 		t.Helper()
 		if Booting() != booting {

@@ -2,11 +2,11 @@
 //
 //	pod ── veth ──┐
 //	pod ── veth ──┤ bridge (Attachment) ── vxlan, eth0: uplinks (BridgeFollower) ──▶ other nodes
-//	       Guard ─┘
+//	       Ports ─┘
 //
 //	Attachment         how pods are attached, and why packets bypass iptables (attachment, bypass)
 //	BridgeFollower     follows uplinks and the addresses behind them (follow, uplinks, behind)
-//	Guard              keeps rules of the bridge family at the ports of pods
+//	Ports, Reader      find the ports that lead to pods, and what the kernel has behind them (podports)
 //	AddressFollower    follows the node's addresses: those of interfaces and of its Node object (nodeaddr)
 //	Families, Booted, FollowMemoryLimit, ReportForwardPolicy    read the machine when they are called
 //

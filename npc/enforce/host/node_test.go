@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/test/await"
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
+
+func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 
 // newNetwork puts the test's thread into a network namespace of its own, which the thread takes with it when the test
 // ends, and returns another one.
@@ -223,14 +227,14 @@ func TestFollower(t *testing.T) {
 
 // TestFollowerRuns follows uplinks in the background, and warns of those that no rule can name.
 func TestFollowerRuns(t *testing.T) {
-	said := &journal{}
+	said := &await.Journal{}
 	found := make(chan Uplinks, 100)
 	a := Attachment{Interface: "run0"}
 	f := &BridgeFollower{Interface: a.Interface, Bridges: a.Bridges, Found: func(u Uplinks) { found <- u }, Log: slog.New(slog.NewTextHandler(said, nil))}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- f.Run(ctx) }()
-	await.That(t, "missing the interface", func() bool { return said.count("there is no interface run0") == 1 })
+	await.That(t, "missing the interface", func() bool { return said.Count("there is no interface run0") == 1 })
 	run := addBridge(t, "run0")
 	t.Cleanup(func() { _ = netlink.LinkDel(run) })
 	for i, name := range []string{"runup1", "runup0", "runodd+"} {
@@ -244,7 +248,7 @@ func TestFollowerRuns(t *testing.T) {
 		}
 		return slices.Equal(last.Names, []string{"runup0", "runup1"}) && slices.Equal(last.Left, []string{"runodd+"})
 	})
-	await.That(t, "warning of the odd name", func() bool { return said.count("names that iptables does not take") == 1 })
+	await.That(t, "warning of the odd name", func() bool { return said.Count("names that iptables does not take") == 1 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -345,7 +349,7 @@ func TestWithoutAnswersOfTheKernel(t *testing.T) {
 	newNetwork(t)
 	cni := addBridge(t, "cni0")
 	add(t, vxlan("up0", 1), cni)
-	said := &journal{}
+	said := &await.Journal{}
 	var found []Uplinks
 	f := &BridgeFollower{Bridges: func() []string { return []string{"cni0"} }, Found: func(u Uplinks) { found = append(found, u) },
 		Log: slog.New(slog.NewTextHandler(said, nil))}
@@ -367,7 +371,7 @@ func TestWithoutAnswersOfTheKernel(t *testing.T) {
 	if booting || bridges != nil || err == nil {
 		t.Errorf("booting is %t, the bridges are %q, listing the ports fails with %v", booting, bridges, err)
 	}
-	if n := said.count("cannot distinguish the uplinks"); n != 1 || len(found) != 1 || !slices.Equal(f.uplinks.Names, []string{"up0"}) {
+	if n := said.Count("cannot distinguish the uplinks"); n != 1 || len(found) != 1 || !slices.Equal(f.uplinks.Names, []string{"up0"}) {
 		t.Errorf("logged %d times, found %v", n, found)
 	}
 	f.Look()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -167,4 +168,19 @@ func Multicast(t *testing.T, w *Cluster, wanted bool) {
 			t.Errorf("%s must arrive: %t\n%s", group, wanted, w.State())
 		}
 	}
+}
+
+// HardwareAddr returns the MAC address of a host's eth0.
+func HardwareAddr(t *testing.T, h *lab.Host) (a net.HardwareAddr) {
+	t.Helper()
+	if err := h.Do(func() error {
+		link, err := net.InterfaceByName("eth0")
+		if err == nil {
+			a = link.HardwareAddr
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }

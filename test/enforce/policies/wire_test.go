@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,8 @@ ingress:
 					}
 					request := e2e.Craft(t, netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{255, 255, 255, 255}), 64,
 						&layers.UDP{SrcPort: 68, DstPort: 67}, gopacket.Payload("discover"))
-					frame := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 0}, request...)
+					frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+						e2e.HardwareAddr(t, w.Hosts["web"]), []byte{8, 0}, request)
 					capture, err := w.Hosts["db"].Capture("eth0")
 					if err != nil {
 						t.Fatal(err)

@@ -31,7 +31,7 @@ func frameTo(t *testing.T, h *lab.Host, hardware net.HardwareAddr, from, to neti
 	if to.Is6() {
 		kind = []byte{0x86, 0xdd}
 	}
-	frame := append(append(net.HardwareAddr{}, hardware...), hardwareAddrOf(t, h)...)
+	frame := append(append(net.HardwareAddr{}, hardware...), e2e.HardwareAddr(t, h)...)
 	return append(append(frame, kind...), packet...)
 }
 
@@ -52,7 +52,7 @@ func broadcasts(t *testing.T, w *e2e.Cluster, from, isolated, free *lab.Host, po
 	network := lastOf(w.Places[from].PodRanges()[0])
 	own, forged := from.Addr4(), netip.MustParseAddr("192.0.2.77")
 	all := net.HardwareAddr{255, 255, 255, 255, 255, 255}
-	one := hardwareAddrOf(t, isolated)
+	one := e2e.HardwareAddr(t, isolated)
 	group := net.HardwareAddr{0x01, 0, 0x5e, 0, 0, 1}
 	var cases []broadcastCase
 	add := func(name string, to net.HardwareAddr, src, dst netip.Addr, source, destination uint16) *broadcastCase {
@@ -88,7 +88,7 @@ func expectBroadcast(t *testing.T, w *e2e.Cluster, from, isolated, free string, 
 	t.Helper()
 	for _, c := range broadcasts(t, w, w.Hosts[from], w.Hosts[isolated], w.Hosts[free], uint16(40000+w.Step)) {
 		for to, arrives := range map[string]bool{isolated: c.isolated || !closed, free: c.free || !closed} {
-			if to == free && string(c.frame[:6]) == string(hardwareAddrOf(t, w.Hosts[isolated])) {
+			if to == free && string(c.frame[:6]) == string(e2e.HardwareAddr(t, w.Hosts[isolated])) {
 				continue
 			}
 			if got := announces(t, w.Hosts[from], w.Hosts[to], []byte(c.payload), c.frame); got != arrives {
@@ -111,7 +111,7 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 			return e2e.Do(append([]e2e.Change{e2e.Base(), e2e.Pod("shop/free", e2e.At("free"), e2e.On("node2"),
 				e2e.Labelled("app=free"))}, changes...)...)
 		}
-		w.Begin(t, objects())
+		w.Begin(t, objects(), "--bind-sources=off")
 		expect := func(t *testing.T, closed bool) {
 			t.Helper()
 			expectBroadcast(t, w, "db", "web", "mon", closed)
@@ -139,7 +139,7 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 func TestS71_BroadcastIsNoWayInWithoutMulticast(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := e2e.Start(t, backend, e2e.Do(e2e.Base(),
-			e2e.Policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false",
+			e2e.Policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false", "--bind-sources=off",
 			"--fail-closed=never")
 		expectBroadcast(t, w, "db", "web", "mon", true)
 	})

@@ -83,12 +83,12 @@ func dhcp(t *testing.T, w *e2e.Cluster, client, server string) {
 		t.Helper()
 		packet := e2e.Craft(t, src, dst, 64, &layers.UDP{SrcPort: layers.UDPPort(sport),
 			DstPort: layers.UDPPort(dport)}, gopacket.Payload(payload))
-		expectFrame(t, w, from, to, frameOf(destination, hardwareAddrOf(t, from), packet), payload)
+		expectFrame(t, w, from, to, frameOf(destination, e2e.HardwareAddr(t, from), packet), payload)
 	}
 	all4, any4 := netip.AddrFrom4([4]byte{255, 255, 255, 255}), netip.IPv4Unspecified()
 	everybody := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	send(c, s, "discover", everybody, any4, all4, 68, 67)
-	send(s, c, "offer", hardwareAddrOf(t, c), s.Addr4(), c.Addr4(), 67, 68)
+	send(s, c, "offer", e2e.HardwareAddr(t, c), s.Addr4(), c.Addr4(), 67, 68)
 	send(s, c, "broadcast offer", everybody, s.Addr4(), all4, 67, 68)
 	send(c, s, "rebind", everybody, c.Addr4(), all4, 68, 67)
 	linkLocal := func(h *lab.Host) netip.Addr {
@@ -100,7 +100,7 @@ func dhcp(t *testing.T, w *e2e.Cluster, client, server string) {
 	}
 	servers := netip.MustParseAddr("ff02::1:2")
 	send(c, s, "solicit", []byte{0x33, 0x33, 0, 1, 0, 2}, linkLocal(c), servers, 546, 547)
-	send(s, c, "advertise", hardwareAddrOf(t, c), linkLocal(s), linkLocal(c), 547, 546)
+	send(s, c, "advertise", e2e.HardwareAddr(t, c), linkLocal(s), linkLocal(c), 547, 546)
 }
 
 // frameOf returns an IP packet in a frame.

@@ -92,7 +92,7 @@ func disguises(from netip.Addr, message []byte) map[string][][]byte {
 // toAll returns an Ethernet frame for all nodes.
 func toAll(t *testing.T, h *lab.Host, packet []byte) []byte {
 	t.Helper()
-	frame := append(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, hardwareAddrOf(t, h)...)
+	frame := append(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, e2e.HardwareAddr(t, h)...)
 	return append(append(frame, 0x86, 0xdd), packet...)
 }
 

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/binary"
-	"net"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ func tags() map[string][]uint16 {
 // tagged returns an IP packet in a frame with VLAN tags of number 0, which receivers take for no VLAN.
 func tagged(t *testing.T, from, to *lab.Host, stack []uint16, packet []byte) []byte {
 	t.Helper()
-	frame := append(hardwareAddrOf(t, to), hardwareAddrOf(t, from)...)
+	frame := append(e2e.HardwareAddr(t, to), e2e.HardwareAddr(t, from)...)
 	for _, tag := range stack {
 		frame = binary.BigEndian.AppendUint16(frame, tag)
 		frame = append(frame, 0, 0)
@@ -29,20 +28,6 @@ func tagged(t *testing.T, from, to *lab.Host, stack []uint16, packet []byte) []b
 		kind = 0x86dd
 	}
 	return append(binary.BigEndian.AppendUint16(frame, kind), packet...)
-}
-
-func hardwareAddrOf(t *testing.T, h *lab.Host) (a net.HardwareAddr) {
-	t.Helper()
-	if err := h.Do(func() error {
-		link, err := net.InterfaceByName("eth0")
-		if err == nil {
-			a = link.HardwareAddr
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return a
 }
 
 // tunnelsThrough reports whether another host sees what a host sends in frames with VLAN tags.

@@ -17,9 +17,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/netip"
 
 	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -30,6 +32,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/binding"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
@@ -59,12 +62,16 @@ type daemon struct {
 	syncer     *syncer.Syncer
 	attachment host.Attachment
 	uplinks    *host.BridgeFollower
-	guard      *host.Guard
+	guard      *binding.Guard
 }
 
 func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, err error) {
 	d = &daemon{options: o}
 	if d.log, d.config, err = o.validate(stderr); err != nil {
+		return nil, err
+	}
+	bindings, err := o.bindingConfig()
+	if err != nil {
 		return nil, err
 	}
 	if d.source, d.client, err = open(o, d.config.NodeName, d.log); err != nil {
@@ -88,6 +95,7 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 		return nil, err
 	}
 	d.attach()
+	d.bind(bindings, reporter)
 	return d, nil
 }
 
@@ -101,7 +109,20 @@ func (d *daemon) attach() {
 		Uplink: config.BridgePort,
 		Found:  func(u host.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
 	d.uplinks.Look()
-	d.guard = host.NewGuard(d.attachment, ports.Table{AllowVLAN: d.options.allowVLAN}, d.log)
+}
+
+// bind prepares the guard of the pods' ports.
+func (d *daemon) bind(config binding.Config, e *eventReporter) {
+	lookup, node := d.controller.Lookup(), d.config.NodeName
+	owner := func(a netip.Addr) (binding.Owner, bool) {
+		p, found := lookup.PodAt(a)
+		return binding.Owner{UID: p.UID, Namespace: p.Namespace, Name: p.Name,
+			Local: p.Node == node && !p.HostNetwork}, found
+	}
+	d.guard = &binding.Guard{Attachment: d.attachment, Config: config,
+		API:       binding.API{Owner: owner, InRange: lookup.InRange},
+		Isolating: lookup.AnyIsolated, Unlisted: func(map[netip.Addr]types.UID) {}, Kernel: ports.Tables{},
+		Reporter: binding.NewReporter(d.registry, d.log, e.Forged), Log: d.log}
 }
 
 // notReady returns why policies are not enforced on this node; it is empty if they are.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/cluster/ipowner"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/binding"
 	"github.com/weave-npc/weave-npc/npc/source/staging"
 )
 
@@ -68,6 +69,15 @@ func (r *eventReporter) Staged(n staging.Notice) {
 		kind, reason = corev1.EventTypeWarning, "NotStaged"
 	}
 	r.recorder.Eventf(policyReference(n.Key.Namespace, n.Key.Name, n.UID), kind, reason, "node %s: %s", r.node, n.Text)
+}
+
+// Forged reports that a pod sends with an address that is not its own.
+func (r *eventReporter) Forged(o binding.Owner, text string) {
+	if r.recorder == nil {
+		return
+	}
+	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: o.Namespace, Name: o.Name, UID: o.UID}
+	r.recorder.Eventf(pod, corev1.EventTypeWarning, "ForgedSource", "node %s: %s", r.node, text)
 }
 
 // policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events

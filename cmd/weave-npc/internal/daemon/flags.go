@@ -41,6 +41,10 @@ type options struct {
 	flowsRecords                                 int
 	flowsDir, flowsSocket                        string
 	staged, stagedManifests                      string
+	bindSources                                  string
+	bindAudit                                    time.Duration
+	bindPrefixes, routingNamespaces              []string
+	allowEtherTypes                              []string
 	relay                                        relayclient.Config
 }
 
@@ -53,6 +57,8 @@ func defaults() *options {
 		established:   establishedKeep,
 		terminateMark: "0x2000",
 		allowMcast:    true,
+		bindSources:   bindOn,
+		bindAudit:     10 * time.Minute,
 		maxListSize:   sharedflags.DefaultMaxListSize,
 		budget:        quota.Default(),
 		nflogGroup:    86,
@@ -78,6 +84,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	registerManifests(f, &o.manifests)
 	o.registerRelay(f)
 	o.registerEnforcement(f)
+	o.registerBinding(f)
 	o.registerBudget(f)
 	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup,
 		"NFLOG group of packets blocked on ingress; the next one is for egress")
@@ -182,6 +189,7 @@ func (o *options) registerCompletion(f *pflag.FlagSet) {
 	cli.Values(f, "fail-closed", string(enforce.FailClosedAuto), string(enforce.FailClosedNever),
 		string(enforce.FailClosedAlways))
 	cli.Values(f, "established", establishedKeep, establishedTerminate)
+	cli.Values(f, "bind-sources", bindOn, bindAudit, bindOff)
 	cli.Values(f, "log-level", logLevels()...)
 	cli.Values(f, "log-format", logFormats()...)
 }

@@ -45,7 +45,8 @@ func (d *daemon) newObserver() (*observer, error) {
 	if d.relay != nil {
 		registerRelay(d.registry, d.relay.Stats())
 	}
-	if x.server, err = httpserver.Listen("--metrics-addr", d.options.metricsAddr, d.registry, notReady); err != nil {
+	if x.server, err = httpserver.Listen("--metrics-addr", d.options.metricsAddr, d.registry, notReady,
+		d.guard.Reporter.Notice); err != nil {
 		return nil, err
 	}
 	x.profiles, err = httpserver.ListenProfiles("--pprof-addr", d.options.pprofAddr)

@@ -61,7 +61,8 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 		d.syncer.OnEdit(terminator.Ask)
 		tasks.Go(func() error { return terminator.Run(ctx) })
 	}
-	boot := d.config.FailClosed != enforce.FailClosedNever && host.Booting()
+	d.guard.Config.Booting = host.Booting()
+	boot := d.config.FailClosed != enforce.FailClosedNever && d.guard.Config.Booting
 	if boot {
 		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		d.syncer.Sync(ctx, true) // what fails is tried again by Run

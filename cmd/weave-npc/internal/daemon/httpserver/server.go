@@ -32,8 +32,8 @@ type Server struct {
 func (s *Server) Addr() string { return s.addr }
 
 // Listen opens the address for metrics and health; an empty one serves nothing. The function notReady returns why the
-// node is not ready, or an empty string; see Prompt.
-func Listen(flag, addr string, registry prometheus.Gatherer, notReady func() string) (*Server, error) {
+// node is not ready, or an empty string; see Prompt. The function notice returns what there is to say when it is ready.
+func Listen(flag, addr string, registry prometheus.Gatherer, notReady, notice func() string) (*Server, error) {
 	if addr == "" {
 		return &Server{}, nil
 	}
@@ -44,6 +44,10 @@ func Listen(flag, addr string, registry prometheus.Gatherer, notReady func() str
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := notReady(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		if text := notice(); text != "" {
+			fmt.Fprintln(w, "ok: "+text)
 			return
 		}
 		fmt.Fprintln(w, "ok")

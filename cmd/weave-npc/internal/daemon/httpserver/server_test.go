@@ -29,7 +29,7 @@ func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "test_gauge", Help: "A gauge that is behind a lock."},
 		func() float64 { locked(); return 1 }))
-	s, err := Listen("--metrics-addr", "127.0.0.1:0", r, Prompt(func() string { locked(); return "" }))
+	s, err := Listen("--metrics-addr", "127.0.0.1:0", r, Prompt(func() string { locked(); return "" }), func() string { return "a notice" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
 // get asks a server with an empty registry.
 func get(t *testing.T, path, notReady string) (int, string) {
 	t.Helper()
-	s, err := Listen("--metrics-addr", "127.0.0.1:0", prometheus.NewRegistry(), func() string { return notReady })
+	s, err := Listen("--metrics-addr", "127.0.0.1:0", prometheus.NewRegistry(), func() string { return notReady }, func() string { return "a notice" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestHealth(t *testing.T) {
 		want           string
 	}{
 		{"/healthz", "the kernel refuses", http.StatusOK, "ok"},
-		{"/readyz", "", http.StatusOK, "ok"},
+		{"/readyz", "", http.StatusOK, "ok: a notice"},
 		{"/readyz", "the kernel refuses", http.StatusServiceUnavailable, "the kernel refuses"},
 		{"/debug/pprof/", "", http.StatusNotFound, "not found"},
 	} {
@@ -194,7 +194,8 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 
 // TestNothingIsServedWithoutAnAddress checks that an empty address opens no port instead of a random one.
 func TestNothingIsServedWithoutAnAddress(t *testing.T) {
-	metrics, err := Listen("--metrics-addr", "", prometheus.NewRegistry(), func() string { return "" })
+	nothing := func() string { return "" }
+	metrics, err := Listen("--metrics-addr", "", prometheus.NewRegistry(), nothing, nothing)
 	if err != nil {
 		t.Fatal(err)
 	}

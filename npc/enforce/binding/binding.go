@@ -1,0 +1,383 @@
+// Package binding keeps pods from sending with addresses that are not theirs.
+//
+//	ports that lead to pods, and what is behind them (host) ──┐
+//	which pod has which address (API) ────────────────────────┴─▶ Bindings.Decide ─▶ Guard ─▶ tables (iptables/ports)
+//	                                         forged sources ◀── Reporter ◀── Guard ◀──────────┘
+//
+//	Bindings   decides which addresses are bound to which port
+//	Guard      follows the interfaces of the node, and keeps the tables as the bindings demand
+//	Reporter   logs, counts and passes on which pods send with addresses that are not theirs
+//
+// An address is bound only if both the kernel has it behind the port and the API says that the pod has it: a pod can
+// change what the kernel has, and a Pod object does not say which port is the pod's.
+package binding
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/iptables/ports"
+	"github.com/weave-npc/weave-npc/npc/enforce/host"
+)
+
+// maxAddrs bounds the addresses that are kept of one port. A pod that gives itself more keeps its first ones.
+const maxAddrs = 64
+
+// Owner is the pod that the API gives an address.
+type Owner struct {
+	UID             types.UID
+	Namespace, Name string
+	// Local is set for a pod of this node with a network of its own.
+	Local bool
+}
+
+func (o Owner) String() string { return o.Namespace + "/" + o.Name }
+
+// remade reports whether two owners are one pod, whose object may have been made again, as that of a static pod is.
+func (o Owner) remade(other Owner) bool {
+	return o.Namespace == other.Namespace && o.Name == other.Name
+}
+
+// API is what the objects of the API say.
+type API struct {
+	// Owner returns the pod that has an address, and whether there is one.
+	Owner func(netip.Addr) (Owner, bool)
+	// InRange reports whether an address may be that of a local pod.
+	InRange func(netip.Addr) bool
+}
+
+// Reason says why the sources of a port are not bound.
+type Reason string
+
+// The reasons.
+const (
+	NoAddress Reason = "no-address" // the kernel has no address behind the port, or cannot tell
+	NoPod     Reason = "no-pod"     // no pod of this node has an address that is behind the port
+	Second    Reason = "second"     // the pod has another port
+	Routing   Reason = "routing"    // the pod is in a namespace that routes
+)
+
+// Reasons returns all reasons.
+func Reasons() []Reason { return []Reason{NoAddress, NoPod, Second, Routing} }
+
+// port is what is known of a port.
+type port struct {
+	host.Port
+	behind host.Behind
+	// mac is the hardware address of the sources.
+	mac ports.MAC
+	// owner is the pod behind the port; zero while it is not known.
+	owner Owner
+	// seen holds the addresses that the kernel has had behind the port, in the order they came, and bound those of them
+	// that the API said are the pod's. Both end with the interface: a runtime may take the address away from it.
+	seen, bound []netip.Addr
+}
+
+// Bindings decides which addresses are whose port's.
+type Bindings struct {
+	api    API
+	config Config
+	ports  map[int]*port // by index
+}
+
+// New returns bindings that go on from the sources that the kernel's tables hold.
+func New(api API, config Config, kept map[ports.Source]string) *Bindings {
+	b := &Bindings{api: api, config: config, ports: map[int]*port{}}
+	for s, name := range kept {
+		p := b.port(s.Port)
+		p.mac = s.MAC
+		namespace, pod, known := strings.Cut(name, "/")
+		if !known || s.Addr.IsLinkLocalUnicast() || b.ofOperator(s.Addr) {
+			continue // the kernel decides alone, each time
+		}
+		p.owner.Namespace, p.owner.Name = namespace, pod
+		p.seen, p.bound = append(p.seen, s.Addr), append(p.bound, s.Addr)
+	}
+	return b
+}
+
+// ofOperator reports whether an address is in a prefix that the operator named.
+func (b *Bindings) ofOperator(a netip.Addr) bool {
+	return slices.ContainsFunc(b.config.Prefixes, func(q netip.Prefix) bool { return q.Contains(a) })
+}
+
+func (b *Bindings) port(index int) *port {
+	p := b.ports[index]
+	if p == nil {
+		p = &port{}
+		b.ports[index] = p
+	}
+	return p
+}
+
+// SetPorts takes the ports that there are. What was known of others is forgotten.
+func (b *Bindings) SetPorts(list []host.Port) {
+	now := make(map[int]*port, len(list))
+	for _, h := range list {
+		p := b.port(h.Index)
+		p.Port = h
+		now[h.Index] = p
+	}
+	b.ports = now
+}
+
+// SetBehind takes what the kernel has behind a port.
+func (b *Bindings) SetBehind(index int, behind host.Behind) {
+	p := b.ports[index]
+	if p == nil {
+		return
+	}
+	p.behind = behind
+	for _, a := range behind.Addrs {
+		if !a.IsLinkLocalUnicast() && !slices.Contains(p.seen, a) && len(p.seen) < maxAddrs {
+			p.seen = append(p.seen, a)
+		}
+	}
+}
+
+// Result is what Decide finds.
+type Result struct {
+	// Bound are the indexes of the ports whose sources are bound, and Sources these sources with their pods.
+	Bound   []int
+	Sources map[ports.Source]string
+	// Routing are the indexes of the ports of pods that route.
+	Routing []int
+	// Unbound holds the other ports -> why their sources are not bound.
+	Unbound map[int]Reason
+	// Unlisted are addresses behind the port of a pod that the API gives to nobody -> the pod.
+	Unlisted map[netip.Addr]types.UID
+}
+
+// Decide returns what the tables should hold.
+func (b *Bindings) Decide(taken []ports.MAC) Result {
+	r := Result{Sources: map[ports.Source]string{}, Unbound: map[int]Reason{}, Unlisted: map[netip.Addr]types.UID{}}
+	sorted := b.sorted()
+	b.findOwners(sorted)
+	b.updateMACs(sorted, taken)
+	holders := b.holders(sorted)
+	for _, p := range sorted {
+		if slices.Contains(b.config.Routing, p.owner.Namespace) {
+			r.Routing = append(r.Routing, p.Index)
+			r.Unbound[p.Index] = Routing
+			continue
+		}
+		addrs := b.addrsOf(p, holders)
+		if why := b.unbound(p, addrs, sorted); why != "" {
+			r.Unbound[p.Index] = why
+			continue
+		}
+		r.Bound = append(r.Bound, p.Index)
+		for _, a := range addrs {
+			r.Sources[ports.Source{Port: p.Index, MAC: p.mac, Addr: a}] = p.name()
+		}
+		b.addUnlisted(p, r.Unlisted)
+	}
+	return r
+}
+
+// sorted returns the ports by index: the kernel gives later interfaces higher ones.
+func (b *Bindings) sorted() []*port {
+	out := make([]*port, 0, len(b.ports))
+	for _, p := range b.ports {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(p, q *port) int { return cmp.Compare(p.Index, q.Index) })
+	return out
+}
+
+// name returns the pod's name, or a note for an address that no pod is known to have yet.
+func (p *port) name() string {
+	if p.owner.Name == "" {
+		return "not known yet"
+	}
+	return p.owner.String()
+}
+
+// findOwners finds the pods behind the ports, and binds the addresses that the API says they have. The first address
+// of a port that is a local pod's decides: a pod can add addresses only after the network was made for it. Who has an
+// address keeps it, unless the API gives it to another pod by now, whose port has it too.
+func (b *Bindings) findOwners(sorted []*port) {
+	for _, p := range sorted {
+		for _, a := range p.seen {
+			o, found := b.api.Owner(a)
+			if !found || !o.Local || p.owner.Name != "" && !p.owner.remade(o) {
+				continue
+			}
+			if q := holder(sorted, a); q != nil && q != p {
+				if q.owner.remade(o) || b.lives(q) {
+					continue
+				}
+				q.bound = without(q.bound, a)
+			}
+			if q := portOf(sorted, o.UID); q != nil && q != p {
+				continue
+			}
+			p.owner = o
+			if !slices.Contains(p.bound, a) {
+				p.bound = append(p.bound, a)
+			}
+		}
+	}
+}
+
+// lives reports whether the API still gives the pod of a port one of the port's addresses.
+func (b *Bindings) lives(p *port) bool {
+	return slices.ContainsFunc(p.bound, func(a netip.Addr) bool {
+		o, found := b.api.Owner(a)
+		return found && o.remade(p.owner)
+	})
+}
+
+// holder returns the port that an address is bound to; nil if there is none.
+func holder(sorted []*port, a netip.Addr) *port {
+	for _, p := range sorted {
+		if slices.Contains(p.bound, a) {
+			return p
+		}
+	}
+	return nil
+}
+
+// portOf returns the port of a pod; nil if it is not known.
+func portOf(sorted []*port, uid types.UID) *port {
+	for _, p := range sorted {
+		if p.owner.UID == uid {
+			return p
+		}
+	}
+	return nil
+}
+
+func without(addrs []netip.Addr, a netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(addrs, func(b netip.Addr) bool { return a == b })
+}
+
+// updateMACs follows the hardware addresses behind the ports of bridges. A pod does not get one that another port or
+// another interface of the node has.
+func (b *Bindings) updateMACs(sorted []*port, taken []ports.MAC) {
+	held := map[ports.MAC]*port{}
+	for _, p := range sorted {
+		if p.mac != (ports.MAC{}) && held[p.mac] == nil {
+			held[p.mac] = p
+		}
+	}
+	for _, p := range sorted {
+		if !p.Bridge || len(p.behind.MAC) != len(p.mac) {
+			continue
+		}
+		now := ports.MAC(p.behind.MAC)
+		if q := held[now]; now == p.mac || q != nil && q != p || slices.Contains(taken, now) {
+			continue
+		}
+		if held[p.mac] == p {
+			delete(held, p.mac)
+		}
+		p.mac, held[now] = now, p
+	}
+}
+
+// link is an address on a network: link-local addresses are unique on one bridge only.
+type link struct {
+	network int
+	addr    netip.Addr
+}
+
+// on returns an address on the network of a port.
+func (p *port) on(a netip.Addr) link {
+	if !a.IsLinkLocalUnicast() || p.Bridge {
+		return link{addr: a}
+	}
+	return link{p.Index, a}
+}
+
+// holders returns which port has an address: that which it is bound to or, of those that show it, the first.
+func (b *Bindings) holders(sorted []*port) map[link]*port {
+	out := map[link]*port{}
+	put := func(p *port, addrs []netip.Addr) {
+		for _, a := range addrs {
+			if at := p.on(a); out[at] == nil {
+				out[at] = p
+			}
+		}
+	}
+	for _, p := range sorted {
+		put(p, p.bound)
+	}
+	for _, p := range sorted {
+		put(p, p.behind.Addrs)
+	}
+	for _, p := range sorted {
+		put(p, p.behind.Elsewhere)
+	}
+	return out
+}
+
+// addrsOf returns the addresses that frames of a port may come from: those that were bound, its link-local ones, those
+// of the operator's prefixes and, while its pod is not known, those that may be the pod's.
+func (b *Bindings) addrsOf(p *port, holders map[link]*port) []netip.Addr {
+	out := slices.Clone(p.bound)
+	put := func(a netip.Addr) {
+		if len(out) < maxAddrs && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	for _, a := range p.behind.Addrs {
+		_, owned := b.api.Owner(a)
+		switch {
+		case holders[p.on(a)] != p:
+		case a.IsLinkLocalUnicast(), !owned && b.ofOperator(a), !owned && p.owner.UID == "" && b.api.InRange(a):
+			put(a)
+		}
+	}
+	for _, a := range p.behind.Elsewhere {
+		if _, owned := b.api.Owner(a); !owned && b.ofOperator(a) && !a.IsLinkLocalUnicast() {
+			if q := holders[link{addr: a}]; q.NetNSID == p.NetNSID {
+				put(a)
+			}
+		}
+	}
+	return out
+}
+
+// unbound returns why the sources of a port are not bound; empty if they are.
+func (b *Bindings) unbound(p *port, addrs []netip.Addr, sorted []*port) Reason {
+	global := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() })
+	switch {
+	case global && (!p.Bridge || p.mac != ports.MAC{}):
+		return ""
+	case slices.ContainsFunc(sorted, func(q *port) bool {
+		return q != p && q.NetNSID == p.NetNSID && q.NetNSID >= 0 && q.owner.UID != ""
+	}):
+		return Second
+	case len(p.seen) == 0 || p.Bridge && p.mac == ports.MAC{}:
+		return NoAddress
+	}
+	return NoPod
+}
+
+// addUnlisted adds the addresses behind the port of a known pod that no pod has.
+func (b *Bindings) addUnlisted(p *port, to map[netip.Addr]types.UID) {
+	if p.owner.UID == "" {
+		return
+	}
+	for _, a := range p.behind.Addrs {
+		if _, owned := b.api.Owner(a); !owned && a.IsGlobalUnicast() {
+			to[a] = p.owner.UID
+		}
+	}
+}
+
+// Owners returns the pods behind the ports, as far as they are known.
+func (b *Bindings) Owners() map[int]Owner {
+	out := make(map[int]Owner, len(b.ports))
+	for index, p := range b.ports {
+		if p.owner.UID != "" {
+			out[index] = p.owner
+		}
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package binding
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/iptables/ports"
+	"github.com/weave-npc/weave-npc/npc/observe/dedup"
+)
+
+// Reporter reports which pods send with addresses that are not theirs.
+type Reporter struct {
+	log   *dedup.Log[ports.Forgery, int, entry]
+	event func(pod Owner, text string)
+
+	seen     map[ports.Forgery]bool // in the kernel at the last look
+	counted  map[ports.Reason]uint64
+	next     time.Time
+	auditing atomic.Pointer[time.Time]
+
+	bound   prometheus.Gauge
+	unbound *prometheus.GaugeVec
+	frames  *prometheus.CounterVec
+	audit   prometheus.Gauge
+}
+
+// entry is what a line of the log says.
+type entry struct {
+	forgery    ports.Forgery
+	port       string
+	pod, whose string
+	dropped    bool
+}
+
+// NewReporter returns a reporter, and registers its metrics. event is called for each forged source, with the pod that
+// sent it.
+func NewReporter(r prometheus.Registerer, log *slog.Logger, event func(pod Owner, text string)) *Reporter {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		r.MustRegister(g)
+		return g
+	}
+	n := &Reporter{event: event,
+		bound: gauge("weavenpc_bound_ports", "Ports of pods whose frames pass only with the pod's own addresses."),
+		audit: gauge("weavenpc_binding_audit",
+			"Whether forged sources pass for now, because the node had pods before their sources were bound."),
+		unbound: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_unbound_ports",
+			Help: "Ports of pods whose sources are not bound, by reason."}, []string{"reason"}),
+		frames: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_refused_frames_total",
+			Help: "Frames of pods that nftables dropped at their ports, by reason; " +
+				"with --bind-sources=audit those with a forged source passed."}, []string{"reason"}),
+	}
+	r.MustRegister(n.unbound, n.frames)
+	for _, why := range ports.Reasons() {
+		n.frames.WithLabelValues(string(why))
+	}
+	n.log = dedup.New[ports.Forgery](func(e entry, _ int, _ time.Duration) {
+		log.Warn("a pod sends with an address that is not its own", "pod", e.pod, "port", e.port, "kind", e.forgery.Kind,
+			"address", addressText(e.forgery), "mac", macText(e.forgery.MAC), "address_of", e.whose, "dropped", e.dropped)
+	}, func(number, port int) {
+		log.Warn("more pods send with addresses that are not their own", "number", number, "most_from_port", port)
+	})
+	return n
+}
+
+// Notice returns what /readyz says besides that weave-npc is ready; empty if there is nothing to say.
+func (n *Reporter) Notice() string {
+	if until := n.auditing.Load(); until != nil {
+		return "forged sources pass until " + until.UTC().Format(time.RFC3339) +
+			", because the node had pods before their sources were bound"
+	}
+	return ""
+}
+
+func (n *Reporter) setAudit(until time.Time) {
+	if until.IsZero() {
+		n.auditing.Store(nil)
+		n.audit.Set(0)
+		return
+	}
+	n.auditing.Store(&until)
+	n.audit.Set(1)
+}
+
+// ports records how many ports are bound, and why others are not.
+func (n *Reporter) ports(bound int, unbound map[int]Reason) {
+	n.bound.Set(float64(bound))
+	number := map[Reason]int{}
+	for _, why := range unbound {
+		number[why]++
+	}
+	for _, why := range Reasons() {
+		n.unbound.WithLabelValues(string(why)).Set(float64(number[why]))
+	}
+}
+
+// count takes the counters of the kernel, which begin anew when the tables are replaced.
+func (n *Reporter) count(now map[ports.Reason]uint64) {
+	for why, number := range now {
+		before := n.counted[why]
+		if number < before {
+			before = 0
+		}
+		n.frames.WithLabelValues(string(why)).Add(float64(number - before))
+	}
+	n.counted = now
+}
+
+// fresh returns the forged sources that were not there at the last look.
+func (n *Reporter) fresh(now []ports.Forgery) (fresh []ports.Forgery) {
+	seen := make(map[ports.Forgery]bool, len(now))
+	for _, f := range now {
+		if seen[f] = true; !n.seen[f] {
+			fresh = append(fresh, f)
+		}
+	}
+	n.seen = seen
+	return fresh
+}
+
+// forged reports a forged source. whose is the pod that has the address, if any.
+func (n *Reporter) forged(f ports.Forgery, port string, pod Owner, whose string, dropped bool, now time.Time) {
+	e := entry{forgery: f, port: port, whose: whose, dropped: dropped}
+	if pod.Name != "" {
+		e.pod = pod.String()
+	}
+	if n.log.Add(f, f.Port, e, 1, now) == 0 && pod.UID != "" {
+		what := "passes for now"
+		if dropped {
+			what = "is dropped"
+		}
+		n.event(pod, fmt.Sprintf("sends with an address that is not its own (%s %s), which %s", f.Kind, addressText(f), what))
+	}
+}
+
+func (n *Reporter) sumUp(now time.Time) { n.log.SumUp(now) }
+
+func addressText(f ports.Forgery) string {
+	if !f.Addr.IsValid() {
+		return macText(f.MAC)
+	}
+	return f.Addr.String()
+}
+
+// macText returns a hardware address; empty if there is none.
+func macText(m ports.MAC) string {
+	if m == (ports.MAC{}) {
+		return ""
+	}
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
+}
