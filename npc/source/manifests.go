@@ -135,8 +135,8 @@ func (m *manifests) logIgnored(objects map[string]int) {
 	m.ignored.Store(int64(total))
 }
 
-func (m *manifests) logChanges(files int, c directory.Changes) {
-	if c == (directory.Changes{}) && m.counted {
+func (m *manifests) logChanges(files int, c directory.UpdateCounts) {
+	if c == (directory.UpdateCounts{}) && m.counted {
 		return
 	}
 	m.counted = true

@@ -323,7 +323,7 @@ func (w *Cluster) Find(name string) []netip.Addr {
 }
 
 // Evaluate returns what the kernels do with a packet.
-func (w *Cluster) Evaluate(p simulate.Packet) simulate.Verdict {
+func (w *Cluster) Evaluate(p simulate.Packet) simulate.PacketTrace {
 	w.Helper()
 	k := w.Kernels[npc.IPv4]
 	if p.Src.Is6() {

@@ -3,7 +3,7 @@
 //	changes, err := advice.Request{Cluster: c, Flows: flows}.Nearest()
 //	after := changes[0].In(c)    // a copy of the cluster with the first change
 //
-//	Request ─▶ question ─▶ policies to add (policy), other labels (labels): trials ─▶ the best Change of each kind
+//	Request ─▶ question ─▶ policies to add (policy), other labels (labels): trials ─▶ the best of each kind
 //
 // It tries every change on a copy of the cluster: it trusts npc/analysis/explain and
 // npc/analysis/internal/reachability, not its own reasoning. It changes nothing.
@@ -24,7 +24,7 @@ import (
 
 // Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes
 // the least. There are none if nothing denies the flows, or no change was found.
-func (r Request) Nearest() ([]Change, error) {
+func (r Request) Nearest() ([]Suggestion, error) {
 	q := question{Request: r, view: r.Cluster.View()}
 	for _, f := range r.Flows {
 		v := explain.Explain(q.view, f)
@@ -35,14 +35,14 @@ func (r Request) Nearest() ([]Change, error) {
 	if !q.denied[npc.Egress] && !q.denied[npc.Ingress] {
 		return nil, nil
 	}
-	var out []Change
+	var out []Suggestion
 	policies, err := q.policies()
 	if err != nil {
 		return nil, err
 	}
 	for _, trials := range [][]trial{policies, q.relabellings()} {
 		if best := q.best(trials); best != nil {
-			out = append(out, best.Change)
+			out = append(out, best.Suggestion)
 		}
 	}
 	return out, nil
@@ -109,7 +109,7 @@ func (q question) policies() ([]trial, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "writing down the nearest change")
 	}
-	t := trial{Change: Change{Text: addText(made), Apply: text, apply: func(c *cluster.Cluster) {
+	t := trial{Suggestion: Suggestion{Text: addText(made), Apply: text, apply: func(c *cluster.Cluster) {
 		for _, p := range made {
 			c.SetPolicy(p.DeepCopy())
 		}

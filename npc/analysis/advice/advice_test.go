@@ -49,7 +49,7 @@ func (w *harness) policy(key, spec string) {
 	w.SetPolicy(fixture.Policy(w, key, spec))
 }
 
-func (w *harness) nearest(from, to, service string) []advice.Change {
+func (w *harness) nearest(from, to, service string) []advice.Suggestion {
 	w.Helper()
 	flows := fixture.Flows(w, w.View(), from, to, service)
 	changes, err := advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
@@ -60,7 +60,7 @@ func (w *harness) nearest(from, to, service string) []advice.Change {
 }
 
 // apply applies the YAML of a change to a copy, as kubectl would.
-func (w *harness) apply(c advice.Change) *cluster.Cluster {
+func (w *harness) apply(c advice.Suggestion) *cluster.Cluster {
 	w.Helper()
 	after := w.Clone()
 	for text := range strings.SplitSeq(c.Apply, "---\n") {

@@ -50,7 +50,7 @@ func joined(a, b trial) trial {
 		return a
 	}
 	return trial{
-		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)),
+		Suggestion: Suggestion{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)),
 			apply: func(w *cluster.Cluster) {
 				a.apply(w)
 				b.apply(w)
@@ -93,7 +93,7 @@ func (q question) towards(d npc.Direction) (out []trial) {
 func (q question) relabel(c policy.Peer, peer *npc.Pod) *trial {
 	namespace, pod := q.view.Namespaces[peer.Namespace], *peer
 	var words []string
-	t := trial{Change: Change{apply: func(w *cluster.Cluster) {
+	t := trial{Suggestion: Suggestion{apply: func(w *cluster.Cluster) {
 		if c.Namespaces != nil {
 			w.SetNamespace(namespace)
 		}

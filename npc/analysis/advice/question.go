@@ -8,8 +8,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Change is one way to allow the flows.
-type Change struct {
+// Suggestion is one way to allow the flows.
+type Suggestion struct {
 	// For is the end that the change is for, if there are several.
 	For string `json:"for,omitempty"`
 	// Text describes the change in one line.
@@ -24,7 +24,7 @@ type Change struct {
 }
 
 // In returns a copy of a cluster with the change.
-func (c Change) In(of *cluster.Cluster) *cluster.Cluster {
+func (c Suggestion) In(of *cluster.Cluster) *cluster.Cluster {
 	after := of.Clone()
 	c.apply(after)
 	return after
@@ -41,7 +41,7 @@ type Request struct {
 
 // trial is a change that may allow the flows.
 type trial struct {
-	Change
+	Suggestion
 	// cost orders changes of labels: those that affect less cost less.
 	cost int
 }

@@ -40,8 +40,8 @@ type Decision struct {
 	Direction string `json:"direction"`
 	Allowed   bool   `json:"allowed"`
 	// Text is what decides in words, By the rules, or the policies that isolate the pod if no rule allows the flow.
-	Text string         `json:"text"`
-	By   []flowlog.Rule `json:"by,omitempty"`
+	Text string            `json:"text"`
+	By   []flowlog.RuleRef `json:"by,omitempty"`
 }
 
 // String returns the reason in words.

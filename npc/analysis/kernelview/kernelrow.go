@@ -7,8 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Set is a set in the kernel.
-type Set struct {
+// SetRow is a set in the kernel.
+type SetRow struct {
 	Set  string `json:"set"`
 	Type string `json:"type"`
 	// About is what the set has; it is empty if that is not known.
@@ -28,8 +28,8 @@ type Member struct {
 	NoMatch bool `json:"nomatch,omitempty"`
 }
 
-// Rule is a rule in the kernel.
-type Rule struct {
+// RuleRow is a rule in the kernel.
+type RuleRow struct {
 	Family string `json:"family"`
 	Chain  string `json:"chain"`
 	// Number is the position of the rule in its chain, from 1.
@@ -58,8 +58,8 @@ type PolicyRule struct {
 	Direction npc.Direction
 }
 
-// Verdict is what the chains and sets of a node do with a flow.
-type Verdict struct {
+// FlowTrace is what the chains and sets of a node do with a flow.
+type FlowTrace struct {
 	Node string    `json:"node"`
 	Flow flow.Flow `json:"flow"`
 	// Asked reports whether the node forwards the packet from or to a local pod, or filters what a local pod sends to

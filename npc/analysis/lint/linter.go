@@ -49,11 +49,11 @@ func policySubject(m metav1.Object) subject {
 }
 
 // add adds a finding of a rule about a field of an object, which may be empty. Its level is that of the rule.
-func (l *linter) add(r Rule, s subject, field, message, detail string) {
+func (l *linter) add(r RuleInfo, s subject, field, message, detail string) {
 	l.addAs(r.Level, r, s, field, message, detail)
 }
 
-func (l *linter) addAs(level Level, r Rule, s subject, field, message, detail string) {
+func (l *linter) addAs(level Level, r RuleInfo, s subject, field, message, detail string) {
 	if l.ignored[s][r.ID] {
 		return
 	}

@@ -10,8 +10,8 @@ const (
 	Note    Level = "note"
 )
 
-// Rule is a kind of finding.
-type Rule struct {
+// RuleInfo describes a kind of finding.
+type RuleInfo struct {
 	// ID is stable: annotations name it.
 	ID string
 	// Level is that of most findings of the rule.
@@ -21,8 +21,8 @@ type Rule struct {
 }
 
 // Rules returns all rules, in the order of the documentation.
-func Rules() []Rule {
-	return []Rule{invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
+func Rules() []RuleInfo {
+	return []RuleInfo{invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
 		emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
@@ -31,64 +31,64 @@ func Rules() []Rule {
 
 // The rules.
 var (
-	invalidPolicy = Rule{"invalid-policy", Error, "A policy is not enforced as it is written.",
+	invalidPolicy = RuleInfo{"invalid-policy", Error, "A policy is not enforced as it is written.",
 		"It isolates what it selects and allows nothing, or, in a tier, its rules fail closed. " +
 			"Correct what the message names."}
-	selectsNothing = Rule{"selects-nothing", Warning, "A policy selects no pod.",
+	selectsNothing = RuleInfo{"selects-nothing", Warning, "A policy selects no pod.",
 		"It does nothing. Compare its selector with the labels of the pods, or remove it."}
-	hostNetwork = Rule{"host-network-selected", Note, "A policy selects pods on the network of their node.",
+	hostNetwork = RuleInfo{"host-network-selected", Note, "A policy selects pods on the network of their node.",
 		"Policies do not apply to them: they have the addresses of the node. Protect the node instead."}
-	peerNoPod = Rule{"peer-matches-no-pod", Warning, "A peer of a rule matches no pod.",
+	peerNoPod = RuleInfo{"peer-matches-no-pod", Warning, "A peer of a rule matches no pod.",
 		"The rule allows or denies nothing by it. A podSelector alone means pods of the policy's own namespace."}
-	labelTypo = Rule{"label-typo", Warning,
+	labelTypo = RuleInfo{"label-typo", Warning,
 		"A selector names a label that nothing has, and something has nearly the same.",
 		"With notIn a misspelt value matches what was to be left out."}
-	missingNamespace = Rule{"missing-namespace", Note, "A policy is in a namespace that does not exist.",
+	missingNamespace = RuleInfo{"missing-namespace", Note, "A policy is in a namespace that does not exist.",
 		"It cannot be created, or its namespace comes from elsewhere. " +
 			"Not said of default and kube-*, nor where there are no Namespaces at all."}
-	peersSplit = Rule{"peers-split", Warning,
+	peersSplit = RuleInfo{"peers-split", Warning,
 		"A namespaceSelector and a podSelector are two peers, and were probably intended as one.",
 		"Two items of a list are \"or\": all pods of those namespaces, or those pods of the own namespace. " +
 			"For \"and\", remove the dash before the second."}
-	emptyList = Rule{"empty-list", Warning, "An empty list of peers or ports means all of them.",
+	emptyList = RuleInfo{"empty-list", Warning, "An empty list of peers or ports means all of them.",
 		"from: [] is the same as no from: every source. A rule that is to allow nothing is left out."}
-	allowsAll = Rule{"allows-all", Note, "A rule allows everything.",
+	allowsAll = RuleInfo{"allows-all", Note, "A rule allows everything.",
 		"It opens the direction for all that the policy selects, whatever other policies deny."}
-	rulesIgnored = Rule{"rules-ignored", Error, "A policy has rules of a direction that its policyTypes do not name.",
+	rulesIgnored = RuleInfo{"rules-ignored", Error, "A policy has rules of a direction that its policyTypes do not name.",
 		"They have no effect: the direction is not isolated. Add the type, or remove the rules."}
-	nameSaysEgress = Rule{"name-says-egress", Warning, "A policy that is named after egress does not isolate egress.",
+	nameSaysEgress = RuleInfo{"name-says-egress", Warning, "A policy that is named after egress does not isolate egress.",
 		"Without policyTypes and without egress rules a policy isolates ingress only. Write policyTypes: [Egress]."}
-	denyOneWay = Rule{"deny-one-way", Note, "A namespace has a default deny of ingress and none of egress.",
+	denyOneWay = RuleInfo{"deny-one-way", Note, "A namespace has a default deny of ingress and none of egress.",
 		"Its pods may open connections to anywhere. Add Egress to the policyTypes if that is not intended."}
-	egressDNS = Rule{"egress-forgets-dns", Warning, "Pods may open connections, but ask no DNS server.",
+	egressDNS = RuleInfo{"egress-forgets-dns", Warning, "Pods may open connections, but ask no DNS server.",
 		"Names of Services do not resolve. Allow udp/53 and tcp/53 to the DNS server. " +
 			"A DNS server on the node itself is always reached."}
-	egressDNSOverTCP = Rule{"egress-dns-udp-only", Note, "Pods may ask DNS servers by UDP and not by TCP.",
+	egressDNSOverTCP = RuleInfo{"egress-dns-udp-only", Note, "Pods may ask DNS servers by UDP and not by TCP.",
 		"Long answers are asked for again by TCP. Allow tcp/53 too."}
-	portName = Rule{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
+	portName = RuleInfo{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
 		"It matches nothing. The name is looked up on the pods that receive: " +
 			"those selected for ingress, the peers for egress, with the protocol."}
-	portNotOffered = Rule{"port-not-offered", Note,
+	portNotOffered = RuleInfo{"port-not-offered", Note,
 		"A rule opens a port that no container of the selected pods declares.",
 		"The declaration of ports is for information, so that this may be right."}
-	exceptAll = Rule{"except-all", Error, "An ipBlock excepts all of itself.",
+	exceptAll = RuleInfo{"except-all", Error, "An ipBlock excepts all of itself.",
 		"It matches no address. Remove the block, or what is too much in except."}
-	exceptTwice = Rule{"except-twice", Note, "An ipBlock excepts the same addresses twice.",
+	exceptTwice = RuleInfo{"except-twice", Note, "An ipBlock excepts the same addresses twice.",
 		"Remove the smaller range."}
-	blockOfPods = Rule{"block-of-pods", Warning, "An ipBlock is about addresses of pods.",
+	blockOfPods = RuleInfo{"block-of-pods", Warning, "An ipBlock is about addresses of pods.",
 		"Pods get other addresses. Select them by labels."}
-	ruleCovered = Rule{"rule-covered", Note, "Other rules allow all that a rule allows.",
+	ruleCovered = RuleInfo{"rule-covered", Note, "Other rules allow all that a rule allows.",
 		"Removing it changes no verdict, also for pods to come."}
-	policyCovered = Rule{"policy-covered", Note, "Other policies isolate and allow all that a policy does.",
+	policyCovered = RuleInfo{"policy-covered", Note, "Other policies isolate and allow all that a policy does.",
 		"Removing it changes no verdict, also for pods to come."}
-	ruleUnreachable = Rule{"rule-unreachable", Warning,
+	ruleUnreachable = RuleInfo{"rule-unreachable", Warning,
 		"Rules that come first in the tier decide about all that a rule matches.",
 		"It never decides. Move it forward, or remove it."}
-	samePriority = Rule{"same-priority", Warning,
+	samePriority = RuleInfo{"same-priority", Warning,
 		"Two policies of a tier have the same priority and contradict each other.",
 		"Which one is asked first is not defined; here it is the first by name. Give them different priorities."}
-	passInBaseline = Rule{"pass-in-baseline", Note, "A rule of the Baseline tier passes.",
+	passInBaseline = RuleInfo{"pass-in-baseline", Note, "A rule of the Baseline tier passes.",
 		"No tier comes after it: the rule allows, as Accept does."}
-	ignoreUnknown = Rule{"ignore-unknown", Warning, "An annotation silences a rule that does not exist.",
+	ignoreUnknown = RuleInfo{"ignore-unknown", Warning, "An annotation silences a rule that does not exist.",
 		"Nothing is silenced by it. The rules are listed in the documentation."}
 )

@@ -75,17 +75,17 @@ type port struct {
 	Text     string `json:"t"`
 }
 
-// rule holds the numbers of its peers and ports.
-type rule struct {
+// numberedRule holds the numbers of its peers and ports.
+type numberedRule struct {
 	Peers []int `json:"e,omitempty"`
 	Ports []int `json:"p,omitempty"`
 }
 
 // networkPolicy is a NetworkPolicy with its rules of each direction.
 type networkPolicy struct {
-	Key     string    `json:"k"`
-	Invalid string    `json:"x,omitempty"`
-	Rules   [2][]rule `json:"r"`
+	Key     string            `json:"k"`
+	Invalid string            `json:"x,omitempty"`
+	Rules   [2][]numberedRule `json:"r"`
 }
 
 // clusterPolicy is a ClusterNetworkPolicy.
@@ -98,7 +98,7 @@ type clusterPolicy struct {
 
 // orderedRule is a rule of a ClusterNetworkPolicy.
 type orderedRule struct {
-	rule
+	numberedRule
 	Action string `json:"a"`
 	// Name is the name of the rule as sentences have it, after its number.
 	Name    string `json:"n,omitempty"`

@@ -85,7 +85,7 @@ func (w *writer) peer(p policy.Peer) (n int, err error) {
 	return number(w, &w.Peers, "peer", out)
 }
 
-func (w *writer) rule(r policy.Rule) (out rule, err error) {
+func (w *writer) rule(r policy.Rule) (out numberedRule, err error) {
 	for _, p := range r.Peers {
 		n, err := w.peer(p)
 		if err != nil {
@@ -157,6 +157,6 @@ func (w *writer) clusterRule(p *policy.Cluster, i int, r policy.WrittenRule) (ou
 	if r.Invalid != nil {
 		out.Invalid = r.Invalid.Error()
 	}
-	out.rule, err = w.rule(r.Rule)
+	out.numberedRule, err = w.rule(r.Rule)
 	return out, err
 }

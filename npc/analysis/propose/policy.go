@@ -15,7 +15,7 @@ type draft struct {
 	*workload
 	name  string
 	seen  []*seen
-	rules [len(npc.Directions)][]rule
+	rules [len(npc.Directions)][]draftRule
 }
 
 // object returns the policy as the API has it.
@@ -38,7 +38,7 @@ func (d draft) object() *networkingv1.NetworkPolicy {
 }
 
 // peers returns the entries of a rule of a namespace's policy as the API has them.
-func (r rule) peers(namespace string) (peers []networkingv1.NetworkPolicyPeer) {
+func (r draftRule) peers(namespace string) (peers []networkingv1.NetworkPolicyPeer) {
 	for _, e := range r.entries {
 		peers = append(peers, e.peer(namespace))
 	}
@@ -69,7 +69,7 @@ func texts(prefixes []netip.Prefix) (all []string) {
 }
 
 // ports returns the ports of a rule as the API has them; none for everything.
-func (r rule) ports() (ports []networkingv1.NetworkPolicyPort) {
+func (r draftRule) ports() (ports []networkingv1.NetworkPolicyPort) {
 	for _, i := range r.items {
 		if !i.isEverything() {
 			ports = append(ports, i.api())

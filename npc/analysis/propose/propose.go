@@ -42,8 +42,8 @@ type Request struct {
 	Group string
 }
 
-// Policy is a proposed policy, for the pods of a workload in both directions.
-type Policy struct {
+// Proposal is a proposed policy, for the pods of a workload in both directions.
+type Proposal struct {
 	Object *networkingv1.NetworkPolicy
 	// Text is the object as YAML, with the connections that justify each rule as comments.
 	Text string
@@ -51,7 +51,7 @@ type Policy struct {
 
 // Policies returns the policies, ordered by the names of the workloads, and the workloads of the namespace that get
 // none.
-func (r Request) Policies() (policies []Policy, without []string, err error) {
+func (r Request) Policies() (policies []Proposal, without []string, err error) {
 	c := count(r.Records, r.Known)
 	if err := r.check(c); err != nil {
 		return nil, nil, err
@@ -77,7 +77,7 @@ func (r Request) Policies() (policies []Policy, without []string, err error) {
 		if err != nil {
 			return nil, nil, errors.Wrapf(err, "writing policy %s", d.name)
 		}
-		policies = append(policies, Policy{o, text})
+		policies = append(policies, Proposal{o, text})
 	}
 	if len(policies) == 0 {
 		return nil, nil, errors.Errorf("no connection from or to pods of namespace %s was allowed and got a reply",

@@ -9,8 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// rule allows some ends some ports.
-type rule struct {
+// draftRule allows some ends some ports.
+type draftRule struct {
 	entries []*entry
 	items   []item // sorted
 }
@@ -70,7 +70,7 @@ func (b block) covers(s *seen) bool {
 }
 
 // rules returns the rules that allow what was seen in a direction, and nothing else that labels distinguish from it.
-func rules(all []*seen, d npc.Direction, limit int, pods []netip.Addr) []rule {
+func rules(all []*seen, d npc.Direction, limit int, pods []netip.Addr) []draftRule {
 	var entries []*entry
 	addrs := map[string][]*entry{} // of single addresses with the same ports
 	for _, e := range needed(all, d) {
@@ -86,13 +86,13 @@ func rules(all []*seen, d npc.Direction, limit int, pods []netip.Addr) []rule {
 	}
 	entries = indispensable(entries)
 	slices.SortFunc(entries, (*entry).compare)
-	var out []rule
+	var out []draftRule
 	for _, e := range entries {
-		i := slices.IndexFunc(out, func(r rule) bool {
+		i := slices.IndexFunc(out, func(r draftRule) bool {
 			return r.entries[0].kind() == e.kind() && slices.Equal(r.items, e.items)
 		})
 		if i < 0 {
-			i, out = len(out), append(out, rule{items: e.items})
+			i, out = len(out), append(out, draftRule{items: e.items})
 		}
 		out[i].entries = append(out[i].entries, e)
 	}

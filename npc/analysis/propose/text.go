@@ -39,7 +39,7 @@ func (d draft) text(o *networkingv1.NetworkPolicy) (string, error) {
 }
 
 // section writes the rules of a direction, each as a list of one.
-func section(b *strings.Builder, name string, rules []rule, lists []any) error {
+func section(b *strings.Builder, name string, rules []draftRule, lists []any) error {
 	if len(rules) == 0 {
 		fmt.Fprintf(b, "  %s: []\n", name)
 		return nil
@@ -89,7 +89,7 @@ func (w *workload) unlabelled() []string {
 const mostLines = 20
 
 // comments returns why a rule is there, and what it allows besides.
-func (r rule) comments() (lines []string) {
+func (r draftRule) comments() (lines []string) {
 	var all []*seen
 	for _, e := range r.entries {
 		all = append(all, e.seen...)

@@ -27,9 +27,9 @@ type Explanation struct {
 	Service  *service.Target   `json:"service,omitempty"`
 	Verdicts []explain.Verdict `json:"verdicts"`
 	// Kernel is what the kernel of this node does.
-	Kernel []kernelview.Verdict `json:"kernel,omitempty"`
+	Kernel []kernelview.FlowTrace `json:"kernel,omitempty"`
 	// Nearest are alternative changes that would allow what is denied, the preferred one first.
-	Nearest []advice.Change `json:"nearest,omitempty"`
+	Nearest []advice.Suggestion `json:"nearest,omitempty"`
 	// Warnings are reasons against taking an address for what it seems to be.
 	Warnings []string `json:"warnings,omitempty"`
 	// Groups are the verdicts for each endpoint.

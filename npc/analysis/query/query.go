@@ -39,7 +39,7 @@ type Knowledge struct {
 
 // Kernel answers what the chains and sets of a node do with a flow.
 type Kernel interface {
-	Verdict(f flow.Flow, node string) (kernelview.Verdict, error)
+	Verdict(f flow.Flow, node string) (kernelview.FlowTrace, error)
 }
 
 // NamesPods reports whether both ends are names of pods. If so, Knowledge needs no Network.

@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// Change is a record whose verdict changes.
-type Change struct {
+// ChangedRecord is a record whose verdict changes.
+type ChangedRecord struct {
 	Record flowlog.Record `json:"record"`
 	Before Outcome        `json:"before"`
 	After  Outcome        `json:"after"`
@@ -24,11 +24,11 @@ type Outcome struct {
 	Verdict flowlog.Verdict `json:"verdict"`
 	// By are the rules that decide: of both ends if the connections are allowed, else of those that deny them. There
 	// are none if no policy is for the pods.
-	By []flowlog.Rule `json:"by,omitempty"`
+	By []flowlog.RuleRef `json:"by,omitempty"`
 }
 
 // Changes returns the records whose verdict is another one under the policies of a cluster, in their order.
-func Changes(records []flowlog.Record, c *cluster.Cluster) (changes []Change) {
+func Changes(records []flowlog.Record, c *cluster.Cluster) (changes []ChangedRecord) {
 	stage, denied := newStage(c), denials(records)
 	for i, r := range records {
 		if !denied.overrule(r) {
@@ -41,9 +41,9 @@ func Changes(records []flowlog.Record, c *cluster.Cluster) (changes []Change) {
 		if !evaluated || v.Allowed == (r.Verdict == flowlog.Allowed) {
 			continue
 		}
-		change := Change{Record: r, Before: Outcome{Verdict: r.Verdict}, After: outcome(v)}
+		change := ChangedRecord{Record: r, Before: Outcome{Verdict: r.Verdict}, After: outcome(v)}
 		if r.By != nil {
-			change.Before.By = []flowlog.Rule{*r.By}
+			change.Before.By = []flowlog.RuleRef{*r.By}
 		}
 		changes = append(changes, change)
 	}
@@ -52,7 +52,7 @@ func Changes(records []flowlog.Record, c *cluster.Cluster) (changes []Change) {
 
 // Between returns the records whose verdict differs between the policies of two clusters, in their order, whatever it
 // was when they were recorded.
-func Between(records []flowlog.Record, before, after *cluster.Cluster) (changes []Change) {
+func Between(records []flowlog.Record, before, after *cluster.Cluster) (changes []ChangedRecord) {
 	first, second := newStage(before), newStage(after)
 	for i, r := range records {
 		first.place(i, r)
@@ -61,7 +61,7 @@ func Between(records []flowlog.Record, before, after *cluster.Cluster) (changes 
 	was, is := first.verdicts(), second.verdicts()
 	for i, r := range records {
 		if was[i].Allowed != is[i].Allowed {
-			changes = append(changes, Change{Record: r, Before: outcome(was[i]), After: outcome(is[i])})
+			changes = append(changes, ChangedRecord{Record: r, Before: outcome(was[i]), After: outcome(is[i])})
 		}
 	}
 	return changes
@@ -83,18 +83,18 @@ func outcome(v explain.Verdict) Outcome {
 
 // Deciding returns the rule that decides a direction, or the policies that isolate the pod if no rule allows the
 // connections.
-func Deciding(s explain.Side) (rules []flowlog.Rule) {
+func Deciding(s explain.Side) (rules []flowlog.RuleRef) {
 	direction := s.Direction.String()
 	if s.By != nil {
-		return []flowlog.Rule{{Tier: s.By.Tier, Policy: s.By.Policy, Number: s.By.Rule, Direction: direction}}
+		return []flowlog.RuleRef{{Tier: s.By.Tier, Policy: s.By.Policy, Number: s.By.Rule, Direction: direction}}
 	}
 	for _, p := range s.Policies {
 		if !s.Allowed {
-			rules = append(rules, flowlog.Rule{Policy: p.Policy, Direction: direction})
+			rules = append(rules, flowlog.RuleRef{Policy: p.Policy, Direction: direction})
 		}
 		for _, r := range p.Rules {
 			if r.Allows {
-				return []flowlog.Rule{{Policy: p.Policy, Number: r.Number, Direction: direction}}
+				return []flowlog.RuleRef{{Policy: p.Policy, Number: r.Number, Direction: direction}}
 			}
 		}
 	}

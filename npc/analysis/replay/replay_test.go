@@ -45,7 +45,7 @@ const onlyFromWeb = `{podSelector: {matchLabels: {app: db}}, ingress: [{ports: [
 	{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: pg}]}]}`
 
 // text returns changes in lines.
-func text(changes []replay.Change) string {
+func text(changes []replay.ChangedRecord) string {
 	var lines []string
 	for _, c := range changes {
 		lines = append(lines, fmt.Sprintf("%s > %s: %s %v, %s %v", c.Record.From, c.Record.To, c.Before.Verdict, c.Before.By, c.After.Verdict, c.After.By))
@@ -128,7 +128,7 @@ func TestTiersAreReplayed(t *testing.T) {
 	w.SetClusterPolicy(fixture.ClusterPolicy(t, "fence", `{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [
 		{action: Deny, to: [{networks: [192.0.2.0/24]}]}]}`))
 	r := record(t, web, "192.0.2.1", "tcp/80", flowlog.Allowed)
-	r.By = &flowlog.Rule{Policy: "shop/web", Number: 3, Direction: "egress"}
+	r.By = &flowlog.RuleRef{Policy: "shop/web", Number: 3, Direction: "egress"}
 	want := "shop/Deployment/web > 192.0.2.1: allowed [egress rule 3 of policy shop/web], denied [egress rule 1 of Admin policy fence]"
 	if got := text(replay.Changes([]flowlog.Record{r}, w)); got != want {
 		t.Errorf("%s,\nwant %s", got, want)

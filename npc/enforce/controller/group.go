@@ -119,7 +119,7 @@ func (w *group) isolating(p *index.Pod, d npc.Direction) (out []*networkpolicy.P
 
 // rules returns the rules of a tier that are asked about a pod in a direction, in order.
 func (w *group) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.Tier,
-	d npc.Direction) (out []verdict.Rule) {
+	d npc.Direction) (out []verdict.NamedRule) {
 	var all []*clusterpolicy.Policy
 	for q := range enforced.Asked(p, tier, d) {
 		if w.taker(named{policy: q.Name}) == "" {
@@ -155,7 +155,7 @@ func (w *group) choosing(p *index.Pod, tier policy.Tier) (out []*clusterpolicy.P
 }
 
 // asStaged marks the rules of a staged policy.
-func asStaged(rules []verdict.Rule) []verdict.Rule {
+func asStaged(rules []verdict.NamedRule) []verdict.NamedRule {
 	for i := range rules {
 		rules[i].Staged = true
 	}
@@ -249,7 +249,7 @@ func (j *evaluator) decides(f verdict.Flow, w *group, is, would hearing) string 
 
 // decidedBy returns the staged policy that one rule is of, or that takes away the policy of another; empty if neither
 // is.
-func (w *group) decidedBy(before, after *verdict.Rule) string {
+func (w *group) decidedBy(before, after *verdict.NamedRule) string {
 	if after != nil && after.Staged {
 		return after.Policy
 	}

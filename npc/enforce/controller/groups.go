@@ -39,7 +39,7 @@ type space struct {
 
 // stagedPolicy is either a NetworkPolicy or a ClusterNetworkPolicy.
 type stagedPolicy struct {
-	staged.Change
+	staged.Operation
 	key       staged.Key
 	content   string
 	namespace *networkpolicy.Policy
@@ -57,14 +57,14 @@ type Stage struct{ c *Controller }
 func StageOf(c *Controller) Stage { return Stage{c} }
 
 // StagePolicy takes a staged policy as it now is. The object must not be changed afterwards.
-func (s Stage) StagePolicy(key staged.Key, change staged.Change, o *networkingv1.NetworkPolicy) {
-	s.put(&stagedPolicy{Change: change, key: key, content: contentOf(change, o.Spec),
+func (s Stage) StagePolicy(key staged.Key, change staged.Operation, o *networkingv1.NetworkPolicy) {
+	s.put(&stagedPolicy{Operation: change, key: key, content: contentOf(change, o.Spec),
 		namespace: networkpolicy.Compile(o, s.c.state.limits)})
 }
 
 // StageClusterPolicy takes a staged cluster network policy as it now is.
-func (s Stage) StageClusterPolicy(key staged.Key, change staged.Change, o *v1alpha2.ClusterNetworkPolicy) {
-	s.put(&stagedPolicy{Change: change, key: key, content: contentOf(change, o.Spec),
+func (s Stage) StageClusterPolicy(key staged.Key, change staged.Operation, o *v1alpha2.ClusterNetworkPolicy) {
+	s.put(&stagedPolicy{Operation: change, key: key, content: contentOf(change, o.Spec),
 		cluster: clusterpolicy.Compile(o)})
 }
 
@@ -103,7 +103,7 @@ func (s Stage) Faults(namespace string) map[staged.Key]string {
 }
 
 // contentOf returns a text that is equal for policies that say the same.
-func contentOf(change staged.Change, spec any) string {
+func contentOf(change staged.Operation, spec any) string {
 	text, err := json.Marshal(spec)
 	if err != nil { // objects of an API have no values without a text
 		text = fmt.Append(nil, spec)

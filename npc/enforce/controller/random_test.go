@@ -429,7 +429,7 @@ func (h *history) cells(j refmodel.State, f func(refmodel.Packet)) {
 }
 
 // inMemory is the verdict of the kernel in memory.
-func (h *history) inMemory(p refmodel.Packet) simulate.Verdict {
+func (h *history) inMemory(p refmodel.Packet) simulate.PacketTrace {
 	return h.Evaluate(simulate.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
 		Protocol: packetProtocols[p.Protocol], ToNode: slices.Contains(h.node, p.Dst)})
 }

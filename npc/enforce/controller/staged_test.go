@@ -283,7 +283,7 @@ func TestS100_GroupsAreBounded(t *testing.T) {
 	stage := controller.StageOf(w.Model.Controller)
 	put := func(key, harness string) {
 		namespace, name, _ := strings.Cut(key, "/")
-		stage.StagePolicy(staged.Key{Namespace: namespace, Name: name}, staged.Change{Group: harness, Adds: true}, fixture.Policy(t, key, `{podSelector: {}}`))
+		stage.StagePolicy(staged.Key{Namespace: namespace, Name: name}, staged.Operation{Group: harness, Adds: true}, fixture.Policy(t, key, `{podSelector: {}}`))
 	}
 	for i := range 10 {
 		put(fmt.Sprintf("a/p%d", i), fmt.Sprintf("w%d", i))
@@ -319,7 +319,7 @@ func TestS100_GroupsFollowTheObjects(t *testing.T) {
 	stage := controller.StageOf(w.Model.Controller)
 	key := staged.Key{Namespace: "a", Name: "deny"}
 	put := func(spec string) {
-		stage.StagePolicy(key, staged.Change{Group: "true", Adds: true}, fixture.Policy(t, "a/deny", spec))
+		stage.StagePolicy(key, staged.Operation{Group: "true", Adds: true}, fixture.Policy(t, "a/deny", spec))
 	}
 	w.Sync()
 	for _, c := range []struct {

@@ -70,7 +70,7 @@ func (c *Chain) setTail(tail []iptables.Rule) {
 }
 
 // SetRules replaces the chain's rules by those of the given matches.
-func (c *Chain) SetRules(rules map[string]Rule) {
+func (c *Chain) SetRules(rules map[string]ChainRule) {
 	if maps.EqualFunc(c.rules, rules, (*rule).same) {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 // memberChange is what is to be done to one set, Of.
 type memberChange struct {
-	order.Change[*Set]
+	order.SetChange[*Set]
 	// kept is set if some member has to wait for a later plan.
 	kept bool
 	// create is set if the set has to be created first, and flush if all its members go.
@@ -22,7 +22,7 @@ func changeOf(s *Set) *memberChange {
 	is := s.order
 	is.Peers = s.asked && !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort)
 	is.Height = heightOf(s)
-	return &memberChange{Change: order.Change[*Set]{Of: s, Set: is}}
+	return &memberChange{SetChange: order.SetChange[*Set]{Of: s, Set: is}}
 }
 
 // flushOf returns the change that empties a set. Addresses that changed hands leave it first, if it leads somewhere.
@@ -72,9 +72,9 @@ func (p *planner) flush(c *memberChange) {
 // orderTiers orders the changes, if sets of cluster network policies are among them, and returns what it takes out of
 // them.
 func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
-	changes := make([]*order.Change[*Set], 0, len(p.changes))
+	changes := make([]*order.SetChange[*Set], 0, len(p.changes))
 	for _, c := range p.changes {
-		changes = append(changes, &c.Change)
+		changes = append(changes, &c.SetChange)
 	}
 	plan, ordered = order.Of(changes, p.sets.held)
 	for _, c := range p.changes {

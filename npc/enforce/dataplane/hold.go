@@ -40,13 +40,13 @@ type hold struct {
 	isolated map[*Set]map[ipset.Entry]bool
 	// dispatch are the sets that dispatch packets to the rules of a shard, or of a list of a tier, in the kernel's
 	// rules.
-	dispatch map[found.Stage][]*Set
+	dispatch map[found.Dispatch][]*Set
 }
 
 // newHold keeps what the kernel holds now and no object accounts for.
 func newHold(sets *Sets, chains *Chains, owner Owners, free []*Set) *hold {
 	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{},
-		dispatch: map[found.Stage][]*Set{}}
+		dispatch: map[found.Dispatch][]*Set{}}
 	sets.needed = map[string]bool{}
 	for name := range found.InForce(chains.texts(), sets.foundEmpty) {
 		if c := chains.byName[name]; c != nil { // and not one that only a rule damaged by another program names
@@ -217,7 +217,7 @@ func (h *hold) bars(s *Set, e ipset.Entry) bool {
 	case s.target == nil:
 		return false
 	}
-	for _, led := range h.dispatch[found.Stage{Evaluation: s.order.Evaluation, Direction: s.target.direction}] {
+	for _, led := range h.dispatch[found.Dispatch{Evaluation: s.order.Evaluation, Direction: s.target.direction}] {
 		if led != s && led.kept[e] {
 			return true
 		}

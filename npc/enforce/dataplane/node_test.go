@@ -70,7 +70,7 @@ func (n *node) addPolicy() {
 	n.shard.Dispatch(n.rules, npc.Ingress, 0)
 	n.shard.Add(ipset.Addr(web), ipset.Attr{Comment: "shop/web"})
 	n.rules.Own(n.policy, fromPeers, 1)
-	n.root.SetRules(map[string]dataplane.Rule{naming.Match(n.shard.Key(), "dst"): {Target: "-g " + n.rules.Name(), About: n.shard.About()}})
+	n.root.SetRules(map[string]dataplane.ChainRule{naming.Match(n.shard.Key(), "dst"): {Target: "-g " + n.rules.Name(), About: n.shard.About()}})
 }
 
 // dropPolicy is the opposite.

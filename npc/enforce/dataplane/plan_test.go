@@ -135,8 +135,8 @@ func TestMovesFromShardToShard(t *testing.T) {
 	branch := n.Chains.AddDispatch(naming.NodeChain(npc.Ingress, "0"), "a node", base, npc.Ingress)
 	above := n.Sets.Add(naming.Set(npc.IPv4, "branch"), ipset.HashIP, "pods below")
 	above.Dispatch(branch, npc.Ingress, 1)
-	rules := func(set *dataplane.Set, to string) map[string]dataplane.Rule {
-		return map[string]dataplane.Rule{naming.Match(set.Key(), "dst"): {Target: "-g " + to, About: set.About()}}
+	rules := func(set *dataplane.Set, to string) map[string]dataplane.ChainRule {
+		return map[string]dataplane.ChainRule{naming.Match(set.Key(), "dst"): {Target: "-g " + to, About: set.About()}}
 	}
 	n.carryOut()
 	// The rules that it comes to are another's, which go: it comes after them.

@@ -115,9 +115,9 @@ func (h *history) add() {
 
 // dispatch leads packets to all namespaces.
 func (h *history) dispatch() {
-	rules := map[string]dataplane.Rule{}
+	rules := map[string]dataplane.ChainRule{}
 	for _, s := range h.spaces {
-		rules[naming.Match(s.shard.Key(), "dst")] = dataplane.Rule{Target: "-g " + s.chain.Name(), About: s.shard.About()}
+		rules[naming.Match(s.shard.Key(), "dst")] = dataplane.ChainRule{Target: "-g " + s.chain.Name(), About: s.shard.About()}
 	}
 	h.root.SetRules(rules)
 }

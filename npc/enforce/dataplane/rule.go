@@ -26,8 +26,8 @@ func (o *Owner) String() string {
 	return npc.ObjectKey(o.Namespace, o.Name)
 }
 
-// Rule is a rule of a chain of the dispatch tree, or of a list of cluster network policies.
-type Rule struct {
+// ChainRule is a rule of a chain of the dispatch tree, or of a list of cluster network policies.
+type ChainRule struct {
 	Target string
 	// About describes for humans what the rule is for.
 	About string
@@ -72,13 +72,13 @@ func (r *rule) comment() string {
 	return naming.Few(names)
 }
 
-func newRule(match string, r Rule) *rule {
+func newRule(match string, r ChainRule) *rule {
 	return &rule{match: match, target: r.Target, about: r.About, order: r.Order, owners: r.Owners, closed: r.Closed,
 		closedMatch: r.ClosedMatch}
 }
 
 // same reports whether a rule is as it is to be.
-func (r *rule) same(want Rule) bool {
+func (r *rule) same(want ChainRule) bool {
 	return r.target == want.Target && r.order == want.Order &&
 		(want.Owners == nil || maps.Equal(r.owners, want.Owners) && r.about == want.About)
 }

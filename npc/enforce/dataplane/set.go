@@ -36,7 +36,7 @@ type Set struct {
 	// target is where packets of members are sent; nil if nowhere.
 	target *target
 	// stage is where rules that were found dispatch members of the set, if the set is not wanted; nil if none do.
-	stage *found.Stage
+	stage *found.Dispatch
 	// order is what the order of changes depends on, if known; asked is set once rules in the kernel may ask for
 	// members.
 	order order.Set

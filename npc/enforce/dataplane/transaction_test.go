@@ -70,9 +70,9 @@ func TestAnOrderedChainIsEdited(t *testing.T) {
 	n := newNode(t)
 	list := n.Chains.AddList("WEAVE-NPC-A-x", "a list", policy.Admin, base, npc.Ingress)
 	set := func(ports ...int) {
-		rules := map[string]dataplane.Rule{}
+		rules := map[string]dataplane.ChainRule{}
 		for i, p := range ports {
-			rules[fmt.Sprintf("-p tcp --dport %d", p)] = dataplane.Rule{Target: "-j ACCEPT", Order: i, Owners: map[*dataplane.Owner]int{n.policy: p}}
+			rules[fmt.Sprintf("-p tcp --dport %d", p)] = dataplane.ChainRule{Target: "-j ACCEPT", Order: i, Owners: map[*dataplane.Owner]int{n.policy: p}}
 		}
 		list.SetRules(rules)
 	}

@@ -14,15 +14,15 @@ import (
 // Rendered is a policy as the kernel is given it.
 type Rendered struct {
 	// Rules holds the rules of each direction.
-	Rules [len(npc.Directions)][]Rule
+	Rules [len(npc.Directions)][]RenderedRule
 	// Sets holds the sets that the rules refer to, each once, and members of lists before the lists.
 	Sets []Set
 	// Users identify the rules of a cluster network policy by which the specifications of their sets name them.
 	Users [len(npc.Directions)][]*RuleUser
 }
 
-// Rule is one iptables rule of a policy.
-type Rule struct {
+// RenderedRule is one iptables rule of a policy.
+type RenderedRule struct {
 	Family npc.Family
 	Match  string
 	// Number is the number of the rule in the policy that it is for, from 1.
@@ -185,7 +185,7 @@ func (r *renderer) selector(p policy.MergedPeer) SelectorSpec {
 }
 
 // matches returns the matches of a rule in a family: one for each of its peers with each of its ports.
-func (r *renderer) matches(d npc.Direction, f npc.Family, rule policy.MergedRule, peers []peer) (out []Rule) {
+func (r *renderer) matches(d npc.Direction, f npc.Family, rule policy.MergedRule, peers []peer) (out []RenderedRule) {
 	ports := rule.Ports
 	if rule.AnyPort {
 		ports = []policy.MergedPorts{{}}
@@ -195,7 +195,7 @@ func (r *renderer) matches(d npc.Direction, f npc.Family, rule policy.MergedRule
 			continue
 		}
 		for _, port := range ports {
-			m := Rule{Match: r.match(d, f, p, port)}
+			m := RenderedRule{Match: r.match(d, f, p, port)}
 			if r.target == nil && port.Name == "" {
 				m.Peer, m.Ports = r.alone(p), protocolAndPorts(port)
 			}

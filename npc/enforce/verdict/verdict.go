@@ -19,8 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Rule is a rule of a policy.
-type Rule struct {
+// NamedRule is a rule of a policy, with what it does and its name.
+type NamedRule struct {
 	policy.MergedRule
 	Action policy.Action
 	By
@@ -44,9 +44,9 @@ type By struct {
 // Side is what policies say of a pod's flows in one direction.
 type Side struct {
 	// Tiers are the rules of ClusterNetworkPolicies, in order.
-	Tiers [len(policy.Tiers)][]Rule
+	Tiers [len(policy.Tiers)][]NamedRule
 	// Rules are those of NetworkPolicies, and Isolated is set if any isolates the pod.
-	Rules    []Rule
+	Rules    []NamedRule
 	Isolated bool
 }
 
@@ -92,7 +92,7 @@ type Question struct {
 
 // Name returns the rule's name, or the zero By if there is no rule. It computes the name on the first call, because
 // that costs more than an evaluation.
-func (r *Rule) Name() By {
+func (r *NamedRule) Name() By {
 	if r == nil {
 		return By{}
 	}
@@ -112,9 +112,9 @@ type Nodes interface {
 type Decision struct {
 	Allowed bool
 	// By is the rule that decides; nil if none does.
-	By *Rule
+	By *NamedRule
 	// Passed are the rules that passed the flow on before, by tier.
-	Passed [len(policy.Tiers)]*Rule
+	Passed [len(policy.Tiers)]*NamedRule
 }
 
 // Evaluate returns whether policies allow a flow, and by which rules.
@@ -138,7 +138,7 @@ func (s *Side) Evaluate(nodes Nodes, q Question) (d Decision) {
 }
 
 // first returns the first rule that matches; nil if none does.
-func (q Question) first(nodes Nodes, rules []Rule) *Rule {
+func (q Question) first(nodes Nodes, rules []NamedRule) *NamedRule {
 	for i := range rules {
 		if r := &rules[i]; q.portFits(&r.MergedRule) && q.peerFits(nodes, &r.MergedRule) {
 			return r

@@ -48,7 +48,7 @@ func onPort(port uint16, number int) (all []flowlog.Connection) {
 // lines returns hits as texts.
 func lines(h flowlog.Hits) (out []string) {
 	for _, r := range h.Rules {
-		out = append(out, fmt.Sprintf("%d %s by %s %s, %s to %s", r.Count, r.Verdict, r.Rule, r.Content, r.First.Format("15:04"), r.Last.Format("15:04")))
+		out = append(out, fmt.Sprintf("%d %s by %s %s, %s to %s", r.Count, r.Verdict, r.RuleRef, r.Content, r.First.Format("15:04"), r.Last.Format("15:04")))
 	}
 	return out
 }
@@ -138,7 +138,7 @@ func TestHitsAreCountedAtTheSameTime(t *testing.T) {
 			want *= adders
 		}
 		if r.Count != want {
-			t.Errorf("%s has %d hits, not %d", r.Rule, r.Count, want)
+			t.Errorf("%s has %d hits, not %d", r.RuleRef, r.Count, want)
 		}
 	}
 	if n := len(again.Hits().Rules); n != adders+1 {

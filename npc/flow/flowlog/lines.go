@@ -129,7 +129,7 @@ func (e *End) check() error {
 	return nil
 }
 
-func (r *Rule) printable() bool { return printable(r.Tier, r.Policy, r.Direction) }
+func (r *RuleRef) printable() bool { return printable(r.Tier, r.Policy, r.Direction) }
 
 // printable reports whether texts can be put on a terminal and into comments.
 func printable(texts ...string) bool {

@@ -23,7 +23,7 @@ func records() []Record {
 	return []Record{
 		{First: at, Last: at.Add(time.Hour), Count: 7, Replied: 6, Node: "node1", From: web,
 			To: End{Addr: netip.MustParseAddr("192.0.2.1"), NodeAddr: true}, Port: flow.Service{Protocol: npc.TCP, Port: 443}, Verdict: Allowed,
-			By: &Rule{Policy: "shop/web", Number: 1, Direction: "egress"}},
+			By: &RuleRef{Policy: "shop/web", Number: 1, Direction: "egress"}},
 		{First: at, Last: at, Count: 1, From: End{Addr: netip.MustParseAddr("2001:db8::1")}, To: End{Namespace: "shop", Workload: "Pod/x",
 			Addr: netip.MustParseAddr("fd32::2")}, Port: flow.Service{Protocol: npc.ICMPv6}, PortNames: []string{"http"}, Verdict: Denied},
 	}

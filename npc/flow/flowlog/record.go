@@ -38,7 +38,7 @@ type Record struct {
 	Verdict   Verdict  `json:"verdict"`
 	// By is the rule that decided the last of them; nil if none did, because nothing isolated the pods or no rule
 	// allowed it.
-	By *Rule `json:"by,omitempty"`
+	By *RuleRef `json:"by,omitempty"`
 	// Staged are the groups of staged policies that would decide otherwise.
 	Staged []Staged `json:"staged,omitempty"`
 }
@@ -49,8 +49,8 @@ type Staged struct {
 	Verdict Verdict `json:"verdict"`
 	// Policy is the staged policy that decides the last of them, and By the rule, which may be of another policy; nil
 	// if none does.
-	Policy string `json:"policy"`
-	By     *Rule  `json:"by,omitempty"`
+	Policy string   `json:"policy"`
+	By     *RuleRef `json:"by,omitempty"`
 	// Count is how many of the record's connections the group would decide otherwise. First and Last are when the first
 	// and the last of them were opened. All three are reset when the group's policies change, that is, when Content
 	// differs.
@@ -78,8 +78,8 @@ type End struct {
 // IsPod reports whether the end is pods.
 func (e End) IsPod() bool { return e.Workload != "" }
 
-// Rule is a rule of a policy.
-type Rule struct {
+// RuleRef names a rule of a policy.
+type RuleRef struct {
 	// Tier is Admin or Baseline; empty for a NetworkPolicy.
 	Tier string `json:"tier,omitempty"`
 	// Policy is a NetworkPolicy's namespace/name, or a ClusterNetworkPolicy's name.
@@ -92,7 +92,7 @@ type Rule struct {
 
 // Applied is a rule as it was when it decided.
 type Applied struct {
-	Rule
+	RuleRef
 	// Content is the same as long as the rule matches the same and does the same with it.
 	Content string `json:"content"`
 }

@@ -111,7 +111,7 @@ func (s *Store) Add(now time.Time, evaluator Evaluator, v Verdict, opened []Conn
 func (s *Store) record(now time.Time, c Connection, number int, j Evaluation) {
 	r := Record{From: j.From, To: j.To, Port: c.Service, PortNames: j.PortNames, Verdict: j.Verdict}
 	if len(j.By) > 0 {
-		r.By = &j.By[0].Rule
+		r.By = &j.By[0].RuleRef
 	}
 	k := keyOf(&r)
 	e := s.records[k]

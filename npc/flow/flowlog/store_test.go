@@ -29,7 +29,7 @@ func (j *model) rules(s flow.Service) []flowlog.Applied {
 	if j.by != nil {
 		return j.by(s.Port)
 	}
-	return []flowlog.Applied{{Rule: flowlog.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Content: "c"}}
+	return []flowlog.Applied{{RuleRef: flowlog.RuleRef{Policy: "shop/p", Number: 1, Direction: "ingress"}, Content: "c"}}
 }
 
 func (j *model) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Evaluation, concerned bool) {
@@ -84,7 +84,7 @@ func TestS99_RecordsAreByWorkload(t *testing.T) {
 		return flowlog.End{Namespace: "shop", Workload: workload, Pod: pod, Labels: map[string]string{"app": app}, Addr: a}
 	}
 	web, to := end("Deployment/web", "web-2", "web", web2), end("StatefulSet/db", "db-0", "db", db)
-	by := &flowlog.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}
+	by := &flowlog.RuleRef{Policy: "shop/p", Number: 1, Direction: "ingress"}
 	want := []flowlog.Record{
 		{First: noon, Last: noon, Count: 1, Node: "node1", From: flowlog.End{Addr: outside}, To: end("Deployment/web", "web-1", "web", web1), Verdict: flowlog.Allowed, By: by},
 		{First: noon, Last: noon.Add(time.Second), Count: 4, Node: "node1", From: web, To: to, Verdict: flowlog.Allowed, By: by},

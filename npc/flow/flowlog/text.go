@@ -17,7 +17,7 @@ func (e End) String() string {
 }
 
 // String returns the rule as texts name it.
-func (r Rule) String() string {
+func (r RuleRef) String() string {
 	policy := "policy " + r.Policy
 	if r.Tier != "" {
 		policy = r.Tier + " " + policy

@@ -140,7 +140,7 @@ func TestHitsAreRead(t *testing.T) {
 	path, s := filepath.Join(t.TempDir(), "flows.sock"), &store{}
 	s.add(3)
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s.hits = flowlog.Hits{Node: "node1", Since: at, Complete: at, Rules: []flowlog.Hit{{Applied: flowlog.Applied{Rule: flowlog.Rule{Policy: "shop/p", Number: 1,
+	s.hits = flowlog.Hits{Node: "node1", Since: at, Complete: at, Rules: []flowlog.Hit{{Applied: flowlog.Applied{RuleRef: flowlog.RuleRef{Policy: "shop/p", Number: 1,
 		Direction: "ingress"}, Content: "c"}, Verdict: flowlog.Allowed, Count: 7, First: at, Last: at}}}
 	serve(t, path, s)
 	got, err := flowsocket.Client{Path: path}.ReadHits(t.Context())

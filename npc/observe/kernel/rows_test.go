@@ -57,19 +57,19 @@ func described() *State {
 
 func TestSets(t *testing.T) {
 	web := []kernelview.Member{{Entry: "10.32.1.2", Is: "shop/web-1"}, {Entry: "10.32.1.3", Is: "shop/web-2"}}
-	local := kernelview.Set{Set: "weave-local-pods", Type: "hash:ip", Members: []kernelview.Member{{Entry: "10.32.1.2", Is: "shop/web-1"}}}
+	local := kernelview.SetRow{Set: "weave-local-pods", Type: "hash:ip", Members: []kernelview.Member{{Entry: "10.32.1.2", Is: "shop/web-1"}}}
 	for _, c := range []struct {
 		name  string
 		state *State
-		want  []kernelview.Set
+		want  []kernelview.SetRow
 	}{
-		{"policies by the comments of rules", shop(), []kernelview.Set{
+		{"policies by the comments of rules", shop(), []kernelview.SetRow{
 			{Set: "weave-list", Type: "list:set", Policies: []string{"shop/p"}, Members: []kernelview.Member{{Entry: "weave-ops"}}},
 			local,
 			{Set: "weave-ops", Type: "hash:ip", Policies: []string{"shop/p"}, Members: []kernelview.Member{}},
 			{Set: "weave-web", Type: "hash:ip", Policies: []string{"shop/p"}, Members: web},
 		}},
-		{"policies by the objects", described(), []kernelview.Set{
+		{"policies by the objects", described(), []kernelview.SetRow{
 			{Set: "weave-list", Type: "list:set", About: "pods in namespaces with team=b", Policies: []string{"shop/p"},
 				Members: []kernelview.Member{{Entry: "weave-ops", Is: "pods in ops"}}},
 			local,
@@ -86,7 +86,7 @@ func TestSets(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	want := []kernelview.Rule{
+	want := []kernelview.RuleRow{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Rule: "-j RETURN", Target: "RETURN"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 1, About: "what policies of shop allow, ingress",
 			Rule: `-p tcp -m set --match-set weave-list src -m set --match-set weave-web dst -m comment --comment "id shop/p rule 1" -j ACCEPT`,
@@ -115,11 +115,11 @@ func TestPolicyRules(t *testing.T) {
 		"WEAVE-NPC-I-x":          {Text: []string{`-A WEAVE-NPC-I-x -m comment --comment "id isolated pods of a" -g WEAVE-NPC-I-y`}},
 	}
 	s := &State{families: []npc.Family{npc.IPv6}, tables: map[npc.Family]iptables.Seen{npc.IPv6: {Chains: chains}}}
-	got := map[string]kernelview.Rule{}
+	got := map[string]kernelview.RuleRow{}
 	for _, r := range s.Rules() {
-		got[r.Chain] = kernelview.Rule{PolicyRules: r.PolicyRules, Unnamed: r.Unnamed}
+		got[r.Chain] = kernelview.RuleRow{PolicyRules: r.PolicyRules, Unnamed: r.Unnamed}
 	}
-	want := map[string]kernelview.Rule{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-none": {}, "WEAVE-NPC-I-x": {},
+	want := map[string]kernelview.RuleRow{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-none": {}, "WEAVE-NPC-I-x": {},
 		"WEAVE-NPC-A-abc": {PolicyRules: []kernelview.PolicyRule{{Tier: "Admin", Policy: "pci", Number: 2, Direction: npc.Egress},
 			{Tier: "Admin", Policy: "pci", Number: 3, Direction: npc.Egress}}},
 		"WEAVE-NPC-E-x": {PolicyRules: []kernelview.PolicyRule{{Policy: "a/p", Number: 1, Direction: npc.Egress},

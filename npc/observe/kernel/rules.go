@@ -11,8 +11,8 @@ import (
 )
 
 // Rules returns the rules of weave-npc's chains, in the order of the chains' names.
-func (s *State) Rules() []kernelview.Rule {
-	rows := []kernelview.Rule{}
+func (s *State) Rules() []kernelview.RuleRow {
+	rows := []kernelview.RuleRow{}
 	for _, f := range s.families {
 		seen := s.tables[f]
 		directions := directions(seen)
@@ -40,8 +40,8 @@ var (
 )
 
 // readRule parses a rule as iptables prints it.
-func readRule(text string, uses map[string]controller.SetUse) kernelview.Rule {
-	r := kernelview.Rule{Rule: text}
+func readRule(text string, uses map[string]controller.SetUse) kernelview.RuleRow {
+	r := kernelview.RuleRow{Rule: text}
 	if m := ruleComment.FindStringSubmatch(text); m != nil {
 		_, r.For, _ = strings.Cut(strings.Trim(m[1], `"`), " ")
 		text = strings.Replace(text, m[0], "", 1)

@@ -12,12 +12,12 @@ import (
 )
 
 // Sets returns the sets in the order of their names.
-func (s *State) Sets() []kernelview.Set {
+func (s *State) Sets() []kernelview.SetRow {
 	uses, byRules := s.purpose.Sets, s.policiesBySet()
-	rows := []kernelview.Set{}
+	rows := []kernelview.SetRow{}
 	for _, l := range s.sets {
 		use, known := uses[l.Name]
-		row := kernelview.Set{Set: l.Name, Type: string(l.Type), About: use.About,
+		row := kernelview.SetRow{Set: l.Name, Type: string(l.Type), About: use.About,
 			Policies: use.Policies, Members: []kernelview.Member{}}
 		if !known {
 			row.Policies = byRules[l.Name]
@@ -28,7 +28,7 @@ func (s *State) Sets() []kernelview.Set {
 		slices.SortFunc(row.Members, func(a, b kernelview.Member) int { return strings.Compare(a.Entry, b.Entry) })
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b kernelview.Set) int { return strings.Compare(a.Set, b.Set) })
+	slices.SortFunc(rows, func(a, b kernelview.SetRow) int { return strings.Compare(a.Set, b.Set) })
 	return rows
 }
 

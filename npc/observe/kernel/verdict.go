@@ -21,10 +21,10 @@ import (
 )
 
 // Verdict sends the first packet of a flow through the chains of its family. It needs the objects; see Describe.
-func (s *State) Verdict(f flow.Flow, node string) (kernelview.Verdict, error) {
+func (s *State) Verdict(f flow.Flow, node string) (kernelview.FlowTrace, error) {
 	f.Node = node
 	prescribed := explain.Explain(s.purpose.Cluster.View(), f)
-	v := kernelview.Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
+	v := kernelview.FlowTrace{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
 	table := s.tables[npc.FamilyOf(f.From.Addr)]
 	if prescribed.ToNode() && (!prescribed.Allowed || evaluatesNode(table)) {
 		v.Asked, v.ToNode = true, true

@@ -44,7 +44,7 @@ func BenchmarkRecord(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for i := range c.groups { // each denies all
-				controller.StageOf(m).StageClusterPolicy(staged.Key{Name: fmt.Sprint("w", i)}, staged.Change{Group: fmt.Sprint("w", i), Adds: true},
+				controller.StageOf(m).StageClusterPolicy(staged.Key{Name: fmt.Sprint("w", i)}, staged.Operation{Group: fmt.Sprint("w", i), Adds: true},
 					fixture.ClusterPolicy(b, fmt.Sprint("w", i), `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`))
 			}
 			defer func() {

@@ -59,7 +59,7 @@ func (j evaluator) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Eva
 		s := flowlog.Staged{Group: d.Group, Policy: d.Policy, Content: d.Content}
 		verdict, by := outcome(d.Verdict)
 		if s.Verdict = verdict; len(by) > 0 {
-			s.By = &by[0].Rule
+			s.By = &by[0].RuleRef
 		}
 		of.Staged = append(of.Staged, s)
 	}
@@ -81,8 +81,8 @@ func outcome(v verdict.Verdict) (out flowlog.Verdict, by []flowlog.Applied) {
 }
 
 func applied(by verdict.By, d npc.Direction) flowlog.Applied {
-	rule := flowlog.Rule{Tier: by.Tier, Policy: by.Policy, Number: by.Number, Direction: d.String()}
-	return flowlog.Applied{Rule: rule, Content: by.Content}
+	rule := flowlog.RuleRef{Tier: by.Tier, Policy: by.Policy, Number: by.Number, Direction: d.String()}
+	return flowlog.Applied{RuleRef: rule, Content: by.Content}
 }
 
 // end returns who has an address, and the named ports of a pod.

@@ -47,7 +47,7 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 	pairs := limited[pair]{max: maxPairs, other: pair{"other", "other"}}
 	r.store.Seen = func(c flowlog.Connection, j flowlog.Evaluation, number int) { // one call at a time
 		for _, rule := range j.By {
-			countRule(rule.Rule, j.Verdict, number)
+			countRule(rule.RuleRef, j.Verdict, number)
 		}
 		p := pairs.of(pair{group(&j.From), group(&j.To)})
 		connections.WithLabelValues(p.from, p.to, string(j.Verdict)).Add(float64(number))
@@ -108,9 +108,9 @@ func (l *limited[K]) of(k K) K {
 }
 
 // ruleCounter returns the metric of connections by rule, and what adds to it, one call at a time.
-func ruleCounter() (prometheus.Collector, func(flowlog.Rule, flowlog.Verdict, int)) {
+func ruleCounter() (prometheus.Collector, func(flowlog.RuleRef, flowlog.Verdict, int)) {
 	type key struct {
-		flowlog.Rule
+		flowlog.RuleRef
 		verdict flowlog.Verdict
 	}
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_flows_rule_connections_total",
@@ -119,7 +119,7 @@ func ruleCounter() (prometheus.Collector, func(flowlog.Rule, flowlog.Verdict, in
 			"A rule that is moved within its policy has another number."},
 		[]string{"tier", "policy", "rule", "direction", "verdict"})
 	known := map[key]prometheus.Counter{}
-	return c, func(r flowlog.Rule, v flowlog.Verdict, number int) {
+	return c, func(r flowlog.RuleRef, v flowlog.Verdict, number int) {
 		k := key{r, v}
 		counter := known[k]
 		switch {

@@ -61,7 +61,7 @@ func (n names) Evaluate(asked []verdict.Flow, out []verdict.Verdict) []verdict.V
 func (n names) Groups() map[string]string { return map[string]string{"open": "1"} }
 
 // guard is the rule that denies everything.
-var guard = []flowlog.Applied{{Rule: flowlog.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}, Content: "c"}}
+var guard = []flowlog.Applied{{RuleRef: flowlog.RuleRef{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}, Content: "c"}}
 
 var (
 	web, db, node = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.2.2"), netip.MustParseAddr("172.31.0.11")
@@ -183,14 +183,14 @@ func TestHitsOfRules(t *testing.T) {
 	r.store.Add(time.Now(), evaluator{Names: r.config.Names}, flowlog.Allowed, []flowlog.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
 	var got []string
 	for _, h := range r.store.Hits().Rules {
-		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.Rule))
+		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.RuleRef))
 	}
 	slices.Sort(got)
 	if want := "[allowed 2 by egress rule 1 of policy shop/out allowed 2 by ingress rule 3 of policy shop/in]"; fmt.Sprint(got) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	records, _ := r.store.Since(0)
-	if len(records) != 1 || *records[0].By != (flowlog.Rule{Policy: "shop/out", Number: 1, Direction: "egress"}) {
+	if len(records) != 1 || *records[0].By != (flowlog.RuleRef{Policy: "shop/out", Number: 1, Direction: "egress"}) {
 		t.Errorf("%+v", records)
 	}
 }
@@ -200,7 +200,7 @@ func TestRulesInMetricsAreBounded(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })
 	for i := range maxRules + 10 {
-		by := []flowlog.Applied{{Rule: flowlog.Rule{Policy: fmt.Sprint("shop/p", i), Number: 1, Direction: "ingress"}, Content: "c"}}
+		by := []flowlog.Applied{{RuleRef: flowlog.RuleRef{Policy: fmt.Sprint("shop/p", i), Number: 1, Direction: "ingress"}, Content: "c"}}
 		r.store.Seen(flowlog.Connection{}, flowlog.Evaluation{Verdict: flowlog.Allowed, By: by}, 2)
 		r.store.Seen(flowlog.Connection{}, flowlog.Evaluation{Verdict: flowlog.Allowed, By: by}, 1)
 	}

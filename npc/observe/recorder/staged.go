@@ -105,7 +105,7 @@ func (r *stagedReporter) line(c stagedConnection, number int, within time.Durati
 		args = append(args, "by", *c.would.By)
 	}
 	if len(c.By) > 0 {
-		args = append(args, "now_by", c.By[0].Rule)
+		args = append(args, "now_by", c.By[0].RuleRef)
 	}
 	if number > 0 {
 		args = append(args, "repeats", number, "within", within.Round(time.Second))

@@ -189,8 +189,8 @@ func (l *Usage) grant(a *Account) {
 // Stale reports whether Reconcile may change which policies are granted.
 func (l *Usage) Stale() bool { return l.stale }
 
-// Verdict is the result of Reconcile for one policy.
-type Verdict struct {
+// Grant is the result of Reconcile for one policy.
+type Grant struct {
 	Namespace, Name string
 	// Denied is the reason why the request is not granted; nil if it is.
 	Denied error
@@ -201,13 +201,13 @@ type Verdict struct {
 // Reconcile decides again about all policies, the oldest first, so that the result depends only on the existing
 // policies and not on the order of their arrival. It returns the policies that are denied or no longer denied, the
 // oldest first.
-func (l *Usage) Reconcile() []Verdict {
+func (l *Usage) Reconcile() []Grant {
 	if !l.stale {
 		return nil
 	}
 	was := l.denied
 	l.denied, l.node, l.namespaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
-	var out []Verdict
+	var out []Grant
 	for _, a := range slices.SortedFunc(maps.Values(l.accounts), (*Account).before) {
 		k := key{a.Namespace, a.Name}
 		err := l.room(a)
@@ -217,7 +217,7 @@ func (l *Usage) Reconcile() []Verdict {
 			l.denied[k] = err
 		}
 		if err != nil || was[k] != nil {
-			out = append(out, Verdict{a.Namespace, a.Name, err, (err == nil) != (was[k] == nil)})
+			out = append(out, Grant{a.Namespace, a.Name, err, (err == nil) != (was[k] == nil)})
 		}
 	}
 	return out

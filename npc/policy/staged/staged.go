@@ -1,7 +1,7 @@
 // Package staged reads from the annotations of a policy whether it is enforced or staged. A staged policy is evaluated
 // alongside the enforced ones and changes no verdict.
 //
-//	change, is, problem := staged.Read(policy.Annotations)
+//	operation, is, problem := staged.Read(policy.Annotations)
 //
 // All staged policies with the same value of the annotation weave-npc/staged are a group, which is evaluated as if all
 // of them were applied. The package does not know what policies mean, nor where they come from.
@@ -61,8 +61,8 @@ func (k Key) Policy() string {
 	return npc.ObjectKey(k.Namespace, k.Name)
 }
 
-// Change is what a staged policy does to its group.
-type Change struct {
+// Operation is what a staged policy does to its group.
+type Operation struct {
 	Group string
 	// Adds is set if the policy adds itself.
 	Adds bool
@@ -72,7 +72,7 @@ type Change struct {
 
 // Effect returns whether a policy does anything to its group, and what is wrong with its rules. The error is why they
 // are invalid, nil if they are not; if the policy is inert then, it decides nothing, else it fails closed.
-func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
+func (c Operation) Effect(invalid error, inert bool) (effect bool, fault string) {
 	switch effect = c.Adds || c.Takes != ""; {
 	case !c.Adds || invalid == nil: // the rules of one that removes another do not count
 		return effect, ""
@@ -85,7 +85,7 @@ func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
 // Read returns what a policy with some annotations does to its group, and whether it is staged at all. A problem is why
 // it is not what the annotations ask for: an unknown value of weave-npc/staged does not stage a policy, and one that
 // asks for two things does nothing.
-func Read(annotations map[string]string) (c Change, is bool, problem string) {
+func Read(annotations map[string]string) (c Operation, is bool, problem string) {
 	group, annotated := annotations[Annotation]
 	replaces, removes := annotations[ReplacesAnnotation], annotations[RemovesAnnotation]
 	switch {
@@ -102,7 +102,7 @@ func Read(annotations map[string]string) (c Change, is bool, problem string) {
 			"of lower case letters, digits and -, at most 63",
 			Annotation, group)
 	}
-	c = Change{Group: group}
+	c = Operation{Group: group}
 	switch {
 	case replaces != "" && removes != "":
 		return c, true, fmt.Sprintf("it has both %s and %s", ReplacesAnnotation, RemovesAnnotation)

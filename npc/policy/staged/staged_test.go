@@ -12,26 +12,26 @@ import (
 func TestS101_Annotations(t *testing.T) {
 	for _, c := range []struct {
 		name, annotations string
-		want              staged.Change
+		want              staged.Operation
 		is                bool
 		problem           string
 	}{
-		{"none", "", staged.Change{}, false, ""},
-		{"others", "owner=shop", staged.Change{}, false, ""},
-		{"true", "staged=true", staged.Change{Group: "true", Adds: true}, true, ""},
-		{"a_group", "staged=rollout-7", staged.Change{Group: "rollout-7", Adds: true}, true, ""},
-		{"false", "staged=false", staged.Change{}, false, "without the annotation"},
-		{"empty", "staged=", staged.Change{}, false, `is "", neither`},
-		{"upper_case", "staged=True", staged.Change{}, false, `is "True", neither`},
-		{"two_words", "staged=a,b", staged.Change{}, false, "neither"},
-		{"a_subdomain", "staged=a.b", staged.Change{}, false, "neither"},
-		{"too_long", "staged=" + strings.Repeat("a", 64), staged.Change{}, false, "neither"},
-		{"replaces", "staged=true replaces=db", staged.Change{Group: "true", Adds: true, Takes: "db"}, true, ""},
-		{"removes", "staged=true removes=db.old", staged.Change{Group: "true", Takes: "db.old"}, true, ""},
-		{"both", "staged=true removes=a replaces=b", staged.Change{Group: "true"}, true, "it has both"},
-		{"replaces_no_name", "staged=true replaces=shop/db", staged.Change{Group: "true"}, true, `"shop/db" is not the name`},
-		{"removes_no_name", "staged=true removes=*", staged.Change{Group: "true"}, true, `"*" is not the name`},
-		{"forgotten", "replaces=db", staged.Change{}, false, "no effect without weave-npc/staged"},
+		{"none", "", staged.Operation{}, false, ""},
+		{"others", "owner=shop", staged.Operation{}, false, ""},
+		{"true", "staged=true", staged.Operation{Group: "true", Adds: true}, true, ""},
+		{"a_group", "staged=rollout-7", staged.Operation{Group: "rollout-7", Adds: true}, true, ""},
+		{"false", "staged=false", staged.Operation{}, false, "without the annotation"},
+		{"empty", "staged=", staged.Operation{}, false, `is "", neither`},
+		{"upper_case", "staged=True", staged.Operation{}, false, `is "True", neither`},
+		{"two_words", "staged=a,b", staged.Operation{}, false, "neither"},
+		{"a_subdomain", "staged=a.b", staged.Operation{}, false, "neither"},
+		{"too_long", "staged=" + strings.Repeat("a", 64), staged.Operation{}, false, "neither"},
+		{"replaces", "staged=true replaces=db", staged.Operation{Group: "true", Adds: true, Takes: "db"}, true, ""},
+		{"removes", "staged=true removes=db.old", staged.Operation{Group: "true", Takes: "db.old"}, true, ""},
+		{"both", "staged=true removes=a replaces=b", staged.Operation{Group: "true"}, true, "it has both"},
+		{"replaces_no_name", "staged=true replaces=shop/db", staged.Operation{Group: "true"}, true, `"shop/db" is not the name`},
+		{"removes_no_name", "staged=true removes=*", staged.Operation{Group: "true"}, true, `"*" is not the name`},
+		{"forgotten", "replaces=db", staged.Operation{}, false, "no effect without weave-npc/staged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			annotations := map[string]string{}

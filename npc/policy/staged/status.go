@@ -5,7 +5,7 @@ import "fmt"
 // Status is whether a policy is staged or enforced, and what it does to its group if it is staged.
 type Status struct {
 	Key Key
-	Change
+	Operation
 	Staged bool
 	// Problem is why the policy is not what its annotations ask for; empty if it is.
 	Problem string
@@ -15,7 +15,7 @@ type Status struct {
 // unless it comes from where policies are never enforced.
 func (m Mode) Status(key Key, annotations map[string]string) Status {
 	s := Status{Key: key}
-	s.Change, s.Staged, s.Problem = Read(annotations)
+	s.Operation, s.Staged, s.Problem = Read(annotations)
 	if !m.Covers(key.Namespace == "") && (s.Staged || key.Apart) {
 		s.Staged, s.Problem = false, fmt.Sprintf("weave-npc runs with --staged=%s", m)
 	}

@@ -27,7 +27,7 @@ func (s *Sink) Apart() source.Sink { return apart{s} }
 // SetPolicy implements source.Sink.
 func (a apart) SetPolicy(o *networkingv1.NetworkPolicy) {
 	key := staged.Key{Namespace: o.Namespace, Name: o.Name, Apart: true}
-	a.set(a.read(key, &o.ObjectMeta), func(c staged.Change) { a.s.config.Stage.StagePolicy(key, c, o) })
+	a.set(a.read(key, &o.ObjectMeta), func(c staged.Operation) { a.s.config.Stage.StagePolicy(key, c, o) })
 }
 
 // SetClusterPolicy implements source.Sink.
@@ -38,7 +38,7 @@ func (a apart) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 		p.Adds, p.Takes = false, ""
 		p.Problem = "nodes as peers are not known to policies of --staged-manifests" // none follows Nodes for them
 	}
-	a.set(p, func(c staged.Change) { a.s.config.Stage.StageClusterPolicy(key, c, o) })
+	a.set(p, func(c staged.Operation) { a.s.config.Stage.StageClusterPolicy(key, c, o) })
 }
 
 // read returns what a policy does to its group.
@@ -52,12 +52,12 @@ func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *object {
 	return p
 }
 
-func (a apart) set(p *object, stage func(staged.Change)) {
+func (a apart) set(p *object, stage func(staged.Operation)) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	if p.Staged {
 		a.s.annotate(p)
-		stage(p.Change)
+		stage(p.Operation)
 	} else {
 		a.s.unstage(p.Key, p)
 	}

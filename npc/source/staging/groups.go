@@ -20,13 +20,13 @@ type Groups struct {
 	// Enforced are the objects without staged policies.
 	Enforced snapshot.Objects
 	// Staged are the staged policies, in order of their groups, namespaces and names.
-	Staged []Policy
+	Staged []StagedPolicy
 	// Refused are the policies that are enforced though they have annotations about staging, with the reason.
-	Refused []Policy
+	Refused []StagedPolicy
 }
 
-// Policy is a policy with annotations about staging.
-type Policy struct {
+// StagedPolicy is a policy with annotations about staging.
+type StagedPolicy struct {
 	staged.Status
 
 	// It is either of these.
@@ -40,8 +40,8 @@ func Read(o snapshot.Objects, mode staged.Mode) *Groups {
 	w := &Groups{Enforced: o}
 	w.Enforced.Policies, w.Enforced.ClusterPolicies = nil, nil
 	enforced := map[staged.Key]bool{}
-	var annotated []Policy
-	isEnforced := func(p Policy) bool {
+	var annotated []StagedPolicy
+	isEnforced := func(p StagedPolicy) bool {
 		if p.Annotated() {
 			annotated = append(annotated, p)
 		}
@@ -50,12 +50,12 @@ func Read(o snapshot.Objects, mode staged.Mode) *Groups {
 	}
 	for _, p := range o.Policies {
 		key := staged.Key{Namespace: p.Namespace, Name: p.Name}
-		if isEnforced(Policy{Status: mode.Status(key, p.Annotations), namespace: p}) {
+		if isEnforced(StagedPolicy{Status: mode.Status(key, p.Annotations), namespace: p}) {
 			w.Enforced.Policies = append(w.Enforced.Policies, p)
 		}
 	}
 	for _, p := range o.ClusterPolicies {
-		if isEnforced(Policy{Status: mode.Status(staged.Key{Name: p.Name}, p.Annotations), cluster: p}) {
+		if isEnforced(StagedPolicy{Status: mode.Status(staged.Key{Name: p.Name}, p.Annotations), cluster: p}) {
 			w.Enforced.ClusterPolicies = append(w.Enforced.ClusterPolicies, p)
 		}
 	}
@@ -67,15 +67,15 @@ func Read(o snapshot.Objects, mode staged.Mode) *Groups {
 			w.Refused = append(w.Refused, p)
 		}
 	}
-	slices.SortFunc(w.Staged, func(p, q Policy) int {
+	slices.SortFunc(w.Staged, func(p, q StagedPolicy) int {
 		return cmp.Or(cmp.Compare(p.Group, q.Group), compare(p.Key, q.Key))
 	})
-	slices.SortFunc(w.Refused, func(p, q Policy) int { return compare(p.Key, q.Key) })
+	slices.SortFunc(w.Refused, func(p, q StagedPolicy) int { return compare(p.Key, q.Key) })
 	return w
 }
 
 // effect returns whether a policy does anything to its group, and what is wrong with its rules.
-func (p *Policy) effect() (effect bool, fault string) {
+func (p *StagedPolicy) effect() (effect bool, fault string) {
 	if p.cluster != nil {
 		compiled := policy.CompileCluster(p.cluster)
 		return p.Effect(compiled.Invalid, compiled.Inert)

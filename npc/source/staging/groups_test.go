@@ -59,7 +59,7 @@ func names(o snapshot.Objects) string {
 func text(t *testing.T, w *staging.Groups) string {
 	t.Helper()
 	lines := []string{"enforced: " + names(w.Enforced)}
-	if !slices.IsSortedFunc(w.Staged, func(p, q staging.Policy) int {
+	if !slices.IsSortedFunc(w.Staged, func(p, q staging.StagedPolicy) int {
 		return cmp.Or(strings.Compare(p.Group, q.Group), strings.Compare(p.Key.Namespace, q.Key.Namespace), strings.Compare(p.Key.Name, q.Key.Name))
 	}) {
 		t.Errorf("staged policies are not in the order of their groups, namespaces and names: %v", w.Staged)

@@ -17,7 +17,7 @@ func (s *Sink) SetPolicy(o *networkingv1.NetworkPolicy) {
 	key := staged.Key{Namespace: o.Namespace, Name: o.Name}
 	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetPolicy(o) },
 		func() { s.Sink.DeletePolicy(o.Namespace, o.Name, "") },
-		func(c staged.Change) { s.config.Stage.StagePolicy(key, c, o) })
+		func(c staged.Operation) { s.config.Stage.StagePolicy(key, c, o) })
 }
 
 // SetClusterPolicy implements source.Sink.
@@ -25,7 +25,7 @@ func (s *Sink) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	key := staged.Key{Name: o.Name}
 	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetClusterPolicy(o) },
 		func() { s.Sink.DeleteClusterPolicy(o.Name, "") },
-		func(c staged.Change) { s.config.Stage.StageClusterPolicy(key, c, o) })
+		func(c staged.Operation) { s.config.Stage.StageClusterPolicy(key, c, o) })
 }
 
 // read returns what a policy's annotations ask for.
@@ -34,7 +34,7 @@ func (s *Sink) read(key staged.Key, m *metav1.ObjectMeta) *object {
 }
 
 // set has a policy enforced or staged.
-func (s *Sink) set(p *object, enforce, cease func(), stage func(staged.Change)) {
+func (s *Sink) set(p *object, enforce, cease func(), stage func(staged.Operation)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !p.Staged {
@@ -45,7 +45,7 @@ func (s *Sink) set(p *object, enforce, cease func(), stage func(staged.Change)) 
 		return
 	}
 	s.annotate(p)
-	stage(p.Change)
+	stage(p.Operation)
 	if _, was := s.enforced[p.Key]; was {
 		delete(s.enforced, p.Key)
 		cease()

@@ -26,8 +26,8 @@ import (
 // Stage takes the staged policies.
 type Stage interface {
 	// StagePolicy and StageClusterPolicy take a policy as it now is, which must not be changed afterwards.
-	StagePolicy(staged.Key, staged.Change, *networkingv1.NetworkPolicy)
-	StageClusterPolicy(staged.Key, staged.Change, *v1alpha2.ClusterNetworkPolicy)
+	StagePolicy(staged.Key, staged.Operation, *networkingv1.NetworkPolicy)
+	StageClusterPolicy(staged.Key, staged.Operation, *v1alpha2.ClusterNetworkPolicy)
 	Unstage(staged.Key)
 	// Faults returns what is wrong with the staged policies of a namespace; those of ClusterNetworkPolicies have none.
 	Faults(namespace string) map[staged.Key]string

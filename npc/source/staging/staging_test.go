@@ -21,16 +21,16 @@ import (
 // theatre takes what is enforced and what is staged.
 type theatre struct {
 	*cluster.Cluster
-	staged map[staged.Key]staged.Change
+	staged map[staged.Key]staged.Operation
 	faults map[staged.Key]string
 	said   []string
 }
 
-func (x *theatre) StagePolicy(k staged.Key, c staged.Change, _ *networkingv1.NetworkPolicy) {
+func (x *theatre) StagePolicy(k staged.Key, c staged.Operation, _ *networkingv1.NetworkPolicy) {
 	x.staged[k] = c
 }
 
-func (x *theatre) StageClusterPolicy(k staged.Key, c staged.Change, _ *v1alpha2.ClusterNetworkPolicy) {
+func (x *theatre) StageClusterPolicy(k staged.Key, c staged.Operation, _ *v1alpha2.ClusterNetworkPolicy) {
 	x.staged[k] = c
 }
 
@@ -73,7 +73,7 @@ func (x *theatre) take() string {
 }
 
 func newTheatre(mode staged.Mode) (*theatre, *staging.Sink) {
-	x := &theatre{Cluster: cluster.New(), staged: map[staged.Key]staged.Change{}}
+	x := &theatre{Cluster: cluster.New(), staged: map[staged.Key]staged.Operation{}}
 	return x, staging.New(x, staging.Config{Mode: mode, Stage: x, Report: func(n staging.Notice) {
 		line := n.Key.Policy() + ": " + n.Text
 		if !n.Wrong {

@@ -29,7 +29,7 @@ func awaitHits(t *testing.T, d *e2e.Daemon, want ...string) (h flowlog.Hits) {
 		}
 		got = nil
 		for _, r := range h.Rules {
-			got = append(got, fmt.Sprintf("%d %s by %s", r.Count, r.Verdict, r.Rule))
+			got = append(got, fmt.Sprintf("%d %s by %s", r.Count, r.Verdict, r.RuleRef))
 		}
 		slices.Sort(got)
 		return slices.Equal(got, want)

@@ -49,7 +49,7 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	if _, err := newStage(stageConfig{Controller: m, Directory: t.TempDir(), Registry: r, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	controller.StageOf(m).StagePolicy(staged.Key{Namespace: "shop", Name: "open"}, staged.Change{Group: "true", Adds: true},
+	controller.StageOf(m).StagePolicy(staged.Key{Namespace: "shop", Name: "open"}, staged.Operation{Group: "true", Adds: true},
 		fixture.Policy(t, "shop/open", `{podSelector: {}, ingress: [{}]}`))
 	m.SetClusterPolicy(fixture.ClusterPolicy(t, "guard", `{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [192.0.2.0/24]}]}]}`))
 	recorder := recorder.New(recorder.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r, Log: slog.New(slog.DiscardHandler)})

@@ -16,7 +16,7 @@ type Differences struct {
 	// addresses there.
 	Omitted [2][]string
 	// Changes are what opens and closes. The first is nothing.
-	Changes []Change
+	Changes []PortChange
 	// Lines are sources that change alike. Columns are destinations that no line distinguishes. Both are indexes of
 	// Subjects.
 	Lines   []Line

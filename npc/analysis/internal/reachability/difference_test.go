@@ -124,7 +124,7 @@ func TestDifferencesAreWhatExplainAnswers(t *testing.T) {
 		second := changed(t, r, first)
 		views := [2]*cluster.View{first.View(), second.View()}
 		d := Compare(views[0], views[1])
-		pairs := map[[2]int]Change{}
+		pairs := map[[2]int]PortChange{}
 		for i := range d.Lines {
 			d.Lines[i].Changes(func(column, change int) {
 				for _, from := range d.Lines[i].Sources {

@@ -6,8 +6,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Change is what opens and what closes between two subjects, in order. A port can be in both, if the families differ.
-type Change struct{ Opens, Closes []flow.Ports }
+// PortChange has what opens and what closes between two subjects, in order. A port can be in both, if the families
+// differ.
+type PortChange struct{ Opens, Closes []flow.Ports }
 
 // The bits of what differs for a service.
 const (
@@ -44,8 +45,8 @@ func (t *timelines) next(from uint32, service int, differs uint8) uint32 {
 }
 
 // changes returns the change of each timeline.
-func (t *timelines) changes(services []flow.Service) []Change {
-	out, ports := make([]Change, len(t.steps)), flow.PortsFrom(services)
+func (t *timelines) changes(services []flow.Service) []PortChange {
+	out, ports := make([]PortChange, len(t.steps)), flow.PortsFrom(services)
 	for n := range t.steps {
 		end := int32(len(services))
 		for at := n; at != 0; at = int(t.steps[at].from) {

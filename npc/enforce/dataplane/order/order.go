@@ -32,8 +32,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Change is what is to be done to a set, which T stands for.
-type Change[T any] struct {
+// SetChange is what is to be done to a set, which T stands for.
+type SetChange[T any] struct {
 	Of T
 	Set
 	Add, Remove []ipset.Entry
@@ -76,8 +76,8 @@ type HeldSet[T any] struct {
 
 // Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is
 // nothing: it reports false, and k, which returns what else the order depends on, is not called.
-func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
-	ordered := func(c *Change[T]) bool { return c.Role.Cluster || c.Evaluation >= BaselineList }
+func Of[T any](changes []*SetChange[T], k func() Kernel[T]) (Plan[T], bool) {
+	ordered := func(c *SetChange[T]) bool { return c.Role.Cluster || c.Evaluation >= BaselineList }
 	if !slices.ContainsFunc(changes, ordered) {
 		return Plan[T]{}, false
 	}
@@ -143,7 +143,7 @@ func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry
 }
 
 // look records a change by the entries that it concerns.
-func (o *planner[T]) look(c *Change[T]) {
+func (o *planner[T]) look(c *SetChange[T]) {
 	if d := c.Direction; c.Evaluation == adminList {
 		for _, e := range c.Add {
 			record(&o.gains[d], e)
@@ -170,7 +170,7 @@ func (o *planner[T]) look(c *Change[T]) {
 	}
 }
 
-func (o *planner[T]) lookAtPeer(c *Change[T], e ipset.Entry) {
+func (o *planner[T]) lookAtPeer(c *SetChange[T], e ipset.Entry) {
 	if c.Role.Target {
 		record(&o.targets, e.Prefix.Addr())
 	}
@@ -257,7 +257,7 @@ func take(from *[]ipset.Entry, when func(ipset.Entry) bool) (taken []ipset.Entry
 func all(ipset.Entry) bool { return true }
 
 // divide takes what must come first or last out of a change.
-func (o *planner[T]) divide(c *Change[T]) {
+func (o *planner[T]) divide(c *SetChange[T]) {
 	leaving := &c.Remove
 	if len(c.Flushed) > 0 {
 		leaving = &c.Flushed

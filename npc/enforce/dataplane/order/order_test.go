@@ -43,73 +43,73 @@ func list(t policy.Tier) order.Set { return pods(order.ListOf(t), 1) }
 // what is left for it.
 func TestS93_WhatComesFirstAndLast(t *testing.T) {
 	v1 := order.Set{Peers: true, Height: -1}
-	change := func(name string, s order.Set, add, remove []ipset.Entry) *order.Change[string] {
-		return &order.Change[string]{Of: name, Set: s, Add: add, Remove: remove}
+	change := func(name string, s order.Set, add, remove []ipset.Entry) *order.SetChange[string] {
+		return &order.SetChange[string]{Of: name, Set: s, Add: add, Remove: remove}
 	}
 	for name, c := range map[string]struct {
-		changes []*order.Change[string]
+		changes []*order.SetChange[string]
 		want    string
 	}{
 		"without Pass peers are added and removed in the order of the rules": {
-			[]*order.Change[string]{change("deny", rule(policy.Deny, 1), entries(1), nil), change("accept", rule(policy.Accept, 2), nil, entries(1))},
+			[]*order.SetChange[string]{change("deny", rule(policy.Deny, 1), entries(1), nil), change("accept", rule(policy.Accept, 2), nil, entries(1))},
 			"change: deny +1, accept -1"},
 		"with Pass a peer is denied first, and accepted last": {
-			[]*order.Change[string]{change("deny", rule(policy.Deny, 1), entries(1), entries(2)), change("pass", rule(policy.Pass, 2), entries(1, 2), nil),
+			[]*order.SetChange[string]{change("deny", rule(policy.Deny, 1), entries(1), entries(2)), change("pass", rule(policy.Pass, 2), entries(1, 2), nil),
 				change("accept", rule(policy.Accept, 3), entries(2), entries(1)), change("v1", v1, nil, entries(1))},
 			"close: deny +1, accept -1, v1 -1; change: pass +1 +2; open: accept +2, deny -2"},
 		"who does not pass changes as without": {
-			[]*order.Change[string]{change("deny", rule(policy.Deny, 1), entries(3), nil), change("pass", rule(policy.Pass, 2), entries(1), nil)},
+			[]*order.SetChange[string]{change("deny", rule(policy.Deny, 1), entries(3), nil), change("pass", rule(policy.Pass, 2), entries(1), nil)},
 			"change: deny +3, pass +1"},
 		"Pass of the Baseline tier accepts": {
-			[]*order.Change[string]{change("pass", rule(policy.Pass, 2), entries(1), nil), change("baseline", baselineRule(policy.Pass), entries(1), nil)},
+			[]*order.SetChange[string]{change("pass", rule(policy.Pass, 2), entries(1), nil), change("baseline", baselineRule(policy.Pass), entries(1), nil)},
 			"change: pass +1; open: baseline +1"},
 		"a list alone changes by additions, then removals": {
-			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil)},
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil)},
 			"change: old -1, new +1"},
 		"a pod whose Admin list is replaced and whose tail changes leaves its tail": {
-			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("tail", pods(order.Tail, -1), nil, entries(1)), change("baseline", list(policy.Baseline), entries(1), nil)},
 			"close: closed +1, tail -1; change: old -1, new +1; open: baseline +1, closed -1"},
 		"and a list that is emptied with it": {
-			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				{Of: "baseline", Set: list(policy.Baseline), Flushed: entries(1)}, change("tail", pods(order.Tail, -1), entries(1), nil)},
 			"close: closed +1, baseline -1; change: old -1, new +1; open: tail +1, closed -1"},
 		"a pod that had no Admin list goes to its tail once it has one": {
-			[]*order.Change[string]{change("admin", list(policy.Admin), entries(1), nil), change("tail", pods(order.Tail, -1), nil, entries(1)),
+			[]*order.SetChange[string]{change("admin", list(policy.Admin), entries(1), nil), change("tail", pods(order.Tail, -1), nil, entries(1)),
 				change("baseline", list(policy.Baseline), entries(1), nil)},
 			"change: admin +1, tail -1; enter: baseline +1"},
 		"and leaves a list that is emptied by that": {
-			[]*order.Change[string]{change("admin", list(policy.Admin), entries(1), nil),
+			[]*order.SetChange[string]{change("admin", list(policy.Admin), entries(1), nil),
 				{Of: "baseline", Set: list(policy.Baseline), Flushed: entries(1)}, change("tail", pods(order.Tail, -1), entries(1), nil)},
 			"change: admin +1; enter: tail +1"},
 		"a pod that loses its Admin list is in its tail before": {
-			[]*order.Change[string]{change("admin", list(policy.Admin), nil, entries(1)), change("root", pods(order.ListOf(policy.Admin), 2), nil, entries(1)),
+			[]*order.SetChange[string]{change("admin", list(policy.Admin), nil, entries(1)), change("root", pods(order.ListOf(policy.Admin), 2), nil, entries(1)),
 				change("tail", pods(order.Tail, -1), nil, entries(1)), change("baseline", list(policy.Baseline), entries(1), nil)},
 			"change: baseline +1; leave: tail -1, root -1, admin -1"},
 		"also if the list is emptied": {
-			[]*order.Change[string]{{Of: "admin", Set: list(policy.Admin), Flushed: entries(1)},
+			[]*order.SetChange[string]{{Of: "admin", Set: list(policy.Admin), Flushed: entries(1)},
 				change("tail", pods(order.Tail, -1), nil, entries(1)), change("baseline", list(policy.Baseline), entries(1), nil)},
 			"change: baseline +1; leave: tail -1, admin -1"},
 		"a pod whose list changes while another changes as a peer leaves both": {
-			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(7), nil)},
 			"close: closed +1, held -1, old -1; change: deny +7; open: new +1, held +1, closed -1"},
 		"an address whose Admin list was another pod's leaves its tail until a later plan": {
-			[]*order.Change[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)}},
+			[]*order.SetChange[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)}},
 			"close: closed +1, held -1, admin -1"},
 		"also if both pods have the same tail, with other comments": {
-			[]*order.Change[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)},
+			[]*order.SetChange[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)},
 				{Of: "held", Set: pods(order.Tail, -1), Recommented: entries(1, 2)}},
 			"close: closed +1, held -1, admin -1; change: held +2"},
 		"and one whose Baseline list was": {
-			[]*order.Change[string]{{Of: "baseline", Set: list(policy.Baseline), Stale: entries(2)}},
+			[]*order.SetChange[string]{{Of: "baseline", Set: list(policy.Baseline), Stale: entries(2)}},
 			"close: closed +2, baseline -2"},
 		"who is closed to the node is so before all else": {
-			[]*order.Change[string]{change("closed", pods(order.ClosedToNode, -1), entries(1), entries(2)),
+			[]*order.SetChange[string]{change("closed", pods(order.ClosedToNode, -1), entries(1), entries(2)),
 				change("old", list(policy.Admin), nil, entries(3))},
 			"close: closed +1; change: old -3; open: closed -2"},
 		"but not if it alone is the peer": {
-			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(1), nil)},
 			"change: old -1, new +1, deny +1"},
 	} {
@@ -167,7 +167,7 @@ func ops(all []order.Op[string]) string {
 
 // TestNetworkPoliciesAloneHaveNoOrder of changes but that of additions and removals.
 func TestNetworkPoliciesAloneHaveNoOrder(t *testing.T) {
-	changes := []*order.Change[string]{{Of: "v1", Set: order.Set{Peers: true, Height: -1}, Add: entries(1)},
+	changes := []*order.SetChange[string]{{Of: "v1", Set: order.Set{Peers: true, Height: -1}, Add: entries(1)},
 		{Of: "shard", Set: pods(order.Tail, 0), Remove: entries(1)}}
 	if plan, ordered := order.Of(changes, nil); ordered || len(plan.Close)+len(plan.Open) > 0 {
 		t.Errorf("the plan is %v", plan)

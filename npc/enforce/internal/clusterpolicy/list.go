@@ -89,8 +89,8 @@ func (l *list) addSubject(p *enforced) {
 }
 
 // rules returns the rules of a family. Of rules with equal matches the first decides.
-func (l *list) rules(f npc.Family, entries []entry, base *rules.Base) map[string]dataplane.Rule {
-	all := map[string]dataplane.Rule{}
+func (l *list) rules(f npc.Family, entries []entry, base *rules.Base) map[string]dataplane.ChainRule {
+	all := map[string]dataplane.ChainRule{}
 	for _, e := range entries {
 		subject := ""
 		if sets := l.subjects[e.subject]; sets != nil {
@@ -105,8 +105,8 @@ func (l *list) rules(f npc.Family, entries []entry, base *rules.Base) map[string
 }
 
 // rule returns the rule of an entry. What may deny, or end the tier, denies everything if the kernel rejects it.
-func (l *list) rule(e entry, order int, subject string, base *rules.Base) dataplane.Rule {
-	r := dataplane.Rule{Target: base.ActionTarget(e.action, l.tier, l.direction), About: e.about(l.direction),
+func (l *list) rule(e entry, order int, subject string, base *rules.Base) dataplane.ChainRule {
+	r := dataplane.ChainRule{Target: base.ActionTarget(e.action, l.tier, l.direction), About: e.about(l.direction),
 		Order: order, Owners: e.owners()}
 	if e.action != policy.Accept {
 		r.Closed, r.ClosedMatch = base.ActionTarget(policy.Deny, l.tier, l.direction), subject

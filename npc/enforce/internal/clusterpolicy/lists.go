@@ -149,10 +149,10 @@ func (ls *lists) jump(base *rules.Base) {
 		case ls.roots[f] == nil:
 			continue
 		}
-		rules := map[string]dataplane.Rule{}
+		rules := map[string]dataplane.ChainRule{}
 		for _, l := range ls.byID {
 			rules[naming.Match(l.pods[f].Key(), ls.direction.Own())] =
-				dataplane.Rule{Target: "-g " + l.chains[f].Name(), About: l.about}
+				dataplane.ChainRule{Target: "-g " + l.chains[f].Name(), About: l.about}
 		}
 		ls.roots[f].SetRules(rules)
 	}

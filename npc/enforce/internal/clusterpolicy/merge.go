@@ -26,7 +26,7 @@ type entry struct {
 // policyRule is a rule of a policy as it is rendered.
 type policyRule struct {
 	*enforced
-	rules.Rule
+	rules.RenderedRule
 }
 
 // entriesOf returns the rules of policies of a tier for each family, in order, and the sets of those that are several

@@ -38,9 +38,9 @@ func (p *Policy) same(q *Policy) bool {
 }
 
 // Evaluated returns the policy's rules in a direction, as package verdict evaluates them.
-func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
+func (p *Policy) Evaluated(d npc.Direction) (out []verdict.NamedRule) {
 	for i, r := range p.Rules[d] {
-		out = append(out, verdict.Rule{MergedRule: r.MergedRule, Action: r.Action,
+		out = append(out, verdict.NamedRule{MergedRule: r.MergedRule, Action: r.Action,
 			By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
 	}
 	return out

@@ -47,7 +47,7 @@ func (s *activation) activate(ns *namespace, p *enforced) {
 	if len(p.selected) == 0 || p.active {
 		return
 	}
-	p.active, p.rules = true, [len(npc.Directions)][]rules.Rule{}
+	p.active, p.rules = true, [len(npc.Directions)][]rules.RenderedRule{}
 	if p.denied == nil {
 		rendered := s.render(p)
 		p.rules, p.sets = rendered.Rules, s.sets.Provision(rendered.Sets, p.owner)

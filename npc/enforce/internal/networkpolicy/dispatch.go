@@ -49,7 +49,8 @@ type node struct {
 
 // treePlan is what a tree is to be.
 type treePlan struct {
-	rules [len(npc.Families)]map[string]map[string]dataplane.Rule // bits of a node, empty for the root -> match -> rule
+	// rules has by the bits of a node, empty for the root, a rule for each match.
+	rules [len(npc.Families)]map[string]map[string]dataplane.ChainRule
 	// paths are the nodes that dispatch to a shard.
 	paths map[*shard][]*node
 }
@@ -89,7 +90,7 @@ func (t *dispatchTree) rebuild(base *rules.Base) (moved []*shard, unused []*node
 	t.stale = false
 	p := &treePlan{paths: map[*shard][]*node{}}
 	for f := range p.rules {
-		p.rules[f] = map[string]map[string]dataplane.Rule{"": {}}
+		p.rules[f] = map[string]map[string]dataplane.ChainRule{"": {}}
 	}
 	t.split(p, base, t.shards, "", "", nil)
 	for bits, n := range t.nodes {
@@ -137,9 +138,9 @@ func (t *dispatchTree) split(p *treePlan, base *rules.Base, shards []*shard, bit
 		n := t.node(bits+"1", base)
 		for f := range npc.Families {
 			match := naming.Match(n.pods[f].Key(), t.direction.Own())
-			p.rules[f][from][match] = dataplane.Rule{Target: "-g " + n.chains[f].Name(), About: n.pods[f].About(),
+			p.rules[f][from][match] = dataplane.ChainRule{Target: "-g " + n.chains[f].Name(), About: n.pods[f].About(),
 				Order: len(bits)}
-			p.rules[f][bits+"1"] = map[string]dataplane.Rule{}
+			p.rules[f][bits+"1"] = map[string]dataplane.ChainRule{}
 		}
 		t.split(p, base, ones, bits+"1", bits+"1", append(slices.Clip(path), n))
 	}
@@ -151,7 +152,7 @@ func (p *treePlan) leaf(d npc.Direction, s *shard, from string, order int, path 
 	p.paths[s] = path
 	for f := range npc.Families {
 		match := naming.Match(s.isolated[f].Key(), d.Own())
-		p.rules[f][from][match] = dataplane.Rule{Target: "-g " + s.chains[f].Name(),
+		p.rules[f][from][match] = dataplane.ChainRule{Target: "-g " + s.chains[f].Name(),
 			About: iptables.Comment("isolated pods of " + s.name), Order: order}
 	}
 }

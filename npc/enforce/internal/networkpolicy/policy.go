@@ -46,9 +46,9 @@ func (p *Policy) same(q *Policy) bool {
 }
 
 // Evaluated returns the policy's rules in a direction, as package verdict evaluates them.
-func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
+func (p *Policy) Evaluated(d npc.Direction) (out []verdict.NamedRule) {
 	for i, r := range p.Merged[d] {
-		out = append(out, verdict.Rule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
+		out = append(out, verdict.NamedRule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
 	}
 	return out
 }
@@ -68,7 +68,7 @@ type enforced struct {
 	// denied is why there is no room for the policy's rules; nil if there is.
 	denied error
 	// rules are the rules of an active policy, and sets those that they refer to.
-	rules [len(npc.Directions)][]rules.Rule
+	rules [len(npc.Directions)][]rules.RenderedRule
 	sets  index.Provisioned
 }
 

@@ -94,8 +94,8 @@ type Packet struct {
 	In, Out, PhysIn, PhysOut string
 }
 
-// Verdict is what happens to a packet.
-type Verdict struct {
+// PacketTrace is what happens to a packet.
+type PacketTrace struct {
 	Accepted bool
 	// By is the rule that decided, as chain and arguments; empty if none did.
 	By string
@@ -120,18 +120,18 @@ type Step struct {
 }
 
 // Simulate sends a packet through FORWARD, or through INPUT if it is to the node.
-func (t *Table) Simulate(p Packet) (Verdict, error) {
+func (t *Table) Simulate(p Packet) (PacketTrace, error) {
 	first := hook
 	if p.ToNode {
 		first = nodeHook
 	}
-	v := Verdict{Accepted: t.Policies[first] != "DROP"}
+	v := PacketTrace{Accepted: t.Policies[first] != "DROP"}
 	_, err := t.walk(first, p, &v, 0)
 	return v, err
 }
 
 // walk sends a packet through a chain and reports whether it was decided there.
-func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error) {
+func (t *Table) walk(chain string, p Packet, v *PacketTrace, depth int) (bool, error) {
 	if depth > 20 {
 		return false, errors.Errorf("chain %s: a loop", chain)
 	}

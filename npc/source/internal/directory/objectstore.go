@@ -36,8 +36,8 @@ type Update struct {
 	Removed bool
 }
 
-// Changes counts differences.
-type Changes struct{ Added, Changed, Removed int }
+// UpdateCounts counts differences.
+type UpdateCounts struct{ Added, Changed, Removed int }
 
 // entry is an object and the file that it is from.
 type entry struct {
@@ -51,8 +51,8 @@ func newObjectStore() *objectStore { return &objectStore{objects: map[string]sto
 
 // replace replaces all objects and records the real differences. An object without a creation time keeps the one that
 // it had; a new one was created when its file was written.
-func (s *objectStore) replace(objects map[string]entry) Changes {
-	var c Changes
+func (s *objectStore) replace(objects map[string]entry) UpdateCounts {
+	var c UpdateCounts
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		switch s.set(key, objects[key]) {
 		case added:

@@ -39,7 +39,7 @@ type Merged struct {
 	// Ignored counts objects of kinds that are not used.
 	Ignored map[string]int
 	// Changes counts the differences from the objects before.
-	Changes Changes
+	Changes UpdateCounts
 }
 
 // Replace replaces all objects by those of files, which are in the order of their paths. Of objects with the same kind

@@ -52,16 +52,16 @@ func TestReplaceKeepsDifferences(t *testing.T) {
 	for _, step := range []struct {
 		name    string
 		texts   []string
-		changes Changes
+		changes UpdateCounts
 		want    []string
 	}{
-		{"new objects, and the namespace that they name", []string{sourcetest.Pod("web", "v: one"), sourcetest.Policy("deny")}, Changes{Added: 3},
+		{"new objects, and the namespace that they name", []string{sourcetest.Pod("web", "v: one"), sourcetest.Policy("deny")}, UpdateCounts{Added: 3},
 			[]string{"+Namespace /shop@1", "+NetworkPolicy shop/deny@1", "+Pod shop/web@1"}},
-		{"nothing", []string{sourcetest.Pod("web", "v: one"), sourcetest.Policy("deny")}, Changes{}, nil},
-		{"moved to another file", []string{"", sourcetest.Policy("deny") + "---\n" + sourcetest.Pod("web", "v: one")}, Changes{}, nil},
-		{"changed", []string{sourcetest.Pod("web", "v: two"), sourcetest.Policy("deny")}, Changes{Changed: 1}, []string{"+Pod shop/web@2"}},
-		{"removed", []string{sourcetest.Pod("web", "v: two")}, Changes{Removed: 1}, []string{"-NetworkPolicy shop/deny@1"}},
-		{"all removed, and the namespace that they named", nil, Changes{Removed: 2}, []string{"-Namespace /shop@1", "-Pod shop/web@2"}},
+		{"nothing", []string{sourcetest.Pod("web", "v: one"), sourcetest.Policy("deny")}, UpdateCounts{}, nil},
+		{"moved to another file", []string{"", sourcetest.Policy("deny") + "---\n" + sourcetest.Pod("web", "v: one")}, UpdateCounts{}, nil},
+		{"changed", []string{sourcetest.Pod("web", "v: two"), sourcetest.Policy("deny")}, UpdateCounts{Changed: 1}, []string{"+Pod shop/web@2"}},
+		{"removed", []string{sourcetest.Pod("web", "v: two")}, UpdateCounts{Removed: 1}, []string{"-NetworkPolicy shop/deny@1"}},
+		{"all removed, and the namespace that they named", nil, UpdateCounts{Removed: 2}, []string{"-Namespace /shop@1", "-Pod shop/web@2"}},
 	} {
 		merged := s.Replace(files(t, step.texts...))
 		if merged.Changes != step.changes || len(merged.Problems) > 0 {

@@ -21,8 +21,8 @@ const (
 )
 
 // rules returns them.
-func rules() []findings.Rule {
-	return []findings.Rule{
+func rules() []findings.RuleInfo {
+	return []findings.RuleInfo{
 		{ID: ruleBroken, Level: findings.Error, Doc: page + "#counterexamples", Short: "an expectation does not hold",
 			Help: "Policies allow what never is to happen, or deny what is to be possible. " +
 				"The counterexample says by which rules."},

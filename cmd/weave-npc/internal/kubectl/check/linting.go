@@ -11,10 +11,10 @@ import (
 const lintPage = "docs/lint.md"
 
 // lintRules returns the rules of the linter.
-func lintRules() []findings.Rule {
-	var out []findings.Rule
+func lintRules() []findings.RuleInfo {
+	var out []findings.RuleInfo
 	for _, r := range lint.Rules() {
-		out = append(out, findings.Rule{ID: r.ID, Level: level(r.Level), Short: r.Short, Help: r.Help,
+		out = append(out, findings.RuleInfo{ID: r.ID, Level: level(r.Level), Short: r.Short, Help: r.Help,
 			Doc: lintPage + "#" + r.ID})
 	}
 	return out

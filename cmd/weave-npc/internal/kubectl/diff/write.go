@@ -69,7 +69,7 @@ func (r *report) findings() *findings.Report {
 		if r.failOn != onAny && r.failOn != p.name {
 			level = findings.Note
 		}
-		out.Rules = append(out.Rules, findings.Rule{ID: p.name, Level: level, Short: map[string]string{
+		out.Rules = append(out.Rules, findings.RuleInfo{ID: p.name, Level: level, Short: map[string]string{
 			onOpens: "connections are allowed that were not", onCloses: "connections are not allowed any more"}[p.name],
 			Doc: "docs/diff.md"})
 		for _, g := range p.Groups(r.limit) {

@@ -173,9 +173,9 @@ func TestS100_MergedGroups(t *testing.T) {
 // TestTable is what an operator reads.
 func TestTable(t *testing.T) {
 	by := record("a", flowlog.Denied, outside, db, 3, 0)
-	by.By = &flowlog.Rule{Policy: "data/p", Direction: "ingress", Number: 2}
+	by.By = &flowlog.RuleRef{Policy: "data/p", Direction: "ingress", Number: 2}
 	byTier := record("a", flowlog.Allowed, "node 172.31.0.11", db, 2, 2)
-	byTier.By = &flowlog.Rule{Tier: "Admin", Policy: "pci", Direction: "egress"}
+	byTier.By = &flowlog.RuleRef{Tier: "Admin", Policy: "pci", Direction: "egress"}
 	byTier.PortNames = nil
 	var b strings.Builder
 	if err := newPrinter(&b, outputText).print([]flowlog.Record{by, byTier, record("a", flowlog.Allowed, web, db, 1, 0)}); err != nil {

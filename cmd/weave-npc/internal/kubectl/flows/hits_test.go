@@ -18,7 +18,7 @@ import (
 // counted are a node's hits of one rule.
 func counted(node string, count uint64, minutes int) flowlog.Hits {
 	at := noon.Add(time.Duration(minutes) * time.Minute)
-	rule := flowlog.Applied{Rule: flowlog.Rule{Tier: "Admin", Policy: "pci", Number: 2, Direction: "egress"}, Content: "c"}
+	rule := flowlog.Applied{RuleRef: flowlog.RuleRef{Tier: "Admin", Policy: "pci", Number: 2, Direction: "egress"}, Content: "c"}
 	return flowlog.Hits{Node: node, Since: noon, Complete: noon,
 		Rules: []flowlog.Hit{{Applied: rule, Verdict: flowlog.Denied, Count: count, First: at, Last: at}}}
 }

@@ -87,7 +87,7 @@ func (n *Nodes) unsettled() (nodes []string) {
 }
 
 // notify adds where a policy is enforced.
-func (n *Nodes) notify(c *Change, cluster bool) {
+func (n *Nodes) notify(c *StagedRow, cluster bool) {
 	if n != nil {
 		c.EnforcedOn, c.UnknownOn, c.NodesUnknown = n.enforcing(cluster), n.unsettled(), n.unknown
 	}

@@ -12,14 +12,14 @@ import (
 
 // Row is a staged policy.
 type Row struct {
-	Policy string `json:"policy"`
-	Staged Change `json:"staged"`
+	Policy string    `json:"policy"`
+	Staged StagedRow `json:"staged"`
 	// PolicyRow is the policy as it would be in its group; nil if it adds nothing to it.
 	*explain.PolicyRow
 }
 
-// Change is what a staged policy does, and where it is enforced nevertheless.
-type Change struct {
+// StagedRow is what a staged policy does, and where it is enforced nevertheless.
+type StagedRow struct {
 	Group string `json:"group"`
 	// Adds is set if the policy adds itself. Replaces or Removes is the enforced policy that it takes away; empty for
 	// none.
@@ -57,7 +57,7 @@ func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.Vie
 			if p.Group != group {
 				continue
 			}
-			row := Row{Policy: p.Key.Policy(), Staged: change(p)}
+			row := Row{Policy: p.Key.Policy(), Staged: stagedRow(p)}
 			row.PolicyRow = in[row.Policy]
 			if namespace != "" && p.Key.Namespace != namespace && row.PolicyRow == nil && enforced[taken(p)] == nil {
 				continue
@@ -77,18 +77,18 @@ func byName(v *cluster.View, namespace string) map[string]*explain.PolicyRow {
 	return rows
 }
 
-func change(p *staging.Policy) Change {
-	c := Change{Group: p.Group, Adds: p.Adds, Problem: p.Problem}
+func stagedRow(p *staging.StagedPolicy) StagedRow {
+	r := StagedRow{Group: p.Group, Adds: p.Adds, Problem: p.Problem}
 	if p.Adds {
-		c.Replaces = taken(p)
+		r.Replaces = taken(p)
 	} else {
-		c.Removes = taken(p)
+		r.Removes = taken(p)
 	}
-	return c
+	return r
 }
 
 // taken returns the policy that one takes away; empty for none.
-func taken(p *staging.Policy) string {
+func taken(p *staging.StagedPolicy) string {
 	if p.Takes == "" {
 		return ""
 	}
@@ -98,5 +98,5 @@ func taken(p *staging.Policy) string {
 // has reports whether policies of a kind are staged.
 func (r *Staged) has(cluster bool) bool {
 	return slices.ContainsFunc(r.groups.Staged,
-		func(p staging.Policy) bool { return (p.Key.Namespace == "") == cluster })
+		func(p staging.StagedPolicy) bool { return (p.Key.Namespace == "") == cluster })
 }

@@ -45,7 +45,7 @@ func Explanation(out io.Writer, format string, x *query.Explanation) error {
 }
 
 // changesText returns the lines about changes, with the YAML of policies indented below them.
-func changesText(changes []advice.Change) (text string) {
+func changesText(changes []advice.Suggestion) (text string) {
 	for i, c := range changes {
 		switch {
 		case c.For != "" && (i == 0 || changes[i-1].For != c.For):
@@ -67,7 +67,7 @@ func changesText(changes []advice.Change) (text string) {
 }
 
 // kernelText returns the lines about a verdict of the kernel.
-func kernelText(v kernelview.Verdict) string {
+func kernelText(v kernelview.FlowTrace) string {
 	about := ""
 	if from, to := v.Flow.From.Addr, v.Flow.To.Addr; from.Is4() || to.Is4() {
 		about = ", IPv4"

@@ -20,7 +20,7 @@ type hits struct {
 	// byContent finds those of rules by what they match and do, without their numbers. byPlace finds the last ones of
 	// what had a number.
 	byContent map[flowlog.Applied]ruleHits
-	byPlace   map[flowlog.Rule]ruleHits
+	byPlace   map[flowlog.RuleRef]ruleHits
 }
 
 // ruleHits are the hits of a rule.
@@ -34,10 +34,10 @@ func newHits(all *flowlog.Hits) *hits {
 	if all == nil {
 		return nil
 	}
-	h := &hits{all: all, byContent: map[flowlog.Applied]ruleHits{}, byPlace: map[flowlog.Rule]ruleHits{}}
+	h := &hits{all: all, byContent: map[flowlog.Applied]ruleHits{}, byPlace: map[flowlog.RuleRef]ruleHits{}}
 	for _, r := range all.Rules { // the oldest first
 		found := ruleHits{r.Count, &r.First, &r.Last}
-		h.byPlace[r.Rule] = found
+		h.byPlace[r.RuleRef] = found
 		r.Number = 0
 		h.byContent[r.Applied] = found
 	}
@@ -51,7 +51,7 @@ func (h *hits) place(policies []explain.PolicyRow) {
 		for _, d := range npc.Directions {
 			for i, found := range h.ofPolicy(p, d) {
 				if found != nil {
-					at := flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Direction: d.String(), Number: i + 1}
+					at := flowlog.RuleRef{Tier: p.Tier, Policy: p.Policy, Direction: d.String(), Number: i + 1}
 					h.byPlace[at] = *found
 				}
 			}
@@ -66,8 +66,8 @@ func (h *hits) ofPolicy(p explain.PolicyRow, d npc.Direction) (out []*ruleHits) 
 			out = append(out, nil)
 			continue
 		}
-		rule := flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Direction: d.String()}
-		found := h.byContent[flowlog.Applied{Rule: rule, Content: content}]
+		rule := flowlog.RuleRef{Tier: p.Tier, Policy: p.Policy, Direction: d.String()}
+		found := h.byContent[flowlog.Applied{RuleRef: rule, Content: content}]
 		out = append(out, &found)
 	}
 	return out
@@ -112,7 +112,7 @@ func (r *ruleHits) cells(more string) []string {
 
 // ofRule returns the cells of a rule in the kernel: the hits of the rules of policies that it enforces, with a + if it
 // enforces others too.
-func (h *hits) ofRule(r kernelview.Rule) []string {
+func (h *hits) ofRule(r kernelview.RuleRow) []string {
 	if h == nil {
 		return nil
 	}
@@ -127,13 +127,13 @@ func (h *hits) ofRule(r kernelview.Rule) []string {
 }
 
 // sum returns the hits of the rules of policies that a rule in the kernel enforces; nil if it enforces none.
-func (h *hits) sum(r kernelview.Rule) *ruleHits {
+func (h *hits) sum(r kernelview.RuleRow) *ruleHits {
 	if len(r.PolicyRules) == 0 {
 		return nil
 	}
 	sum := &ruleHits{}
 	for _, p := range r.PolicyRules {
-		found := h.byPlace[flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Number: p.Number,
+		found := h.byPlace[flowlog.RuleRef{Tier: p.Tier, Policy: p.Policy, Number: p.Number,
 			Direction: p.Direction.String()}]
 		if sum.Count += found.Count; found.Count == 0 {
 			continue
@@ -184,12 +184,12 @@ func (h *hits) ofPolicies(policies []explain.PolicyRow) []any {
 }
 
 // ofRules returns what is written as JSON.
-func (h *hits) ofRules(rules []kernelview.Rule) any {
+func (h *hits) ofRules(rules []kernelview.RuleRow) any {
 	if h == nil {
 		return rules
 	}
 	type row struct {
-		kernelview.Rule
+		kernelview.RuleRow
 		Hits *ruleHits `json:"hits,omitempty"`
 	}
 	rows := []row{}

@@ -25,7 +25,7 @@ func local(text string) string {
 }
 
 func hit(tier, policy, direction string, number int, content string, count uint64, hour int) flowlog.Hit {
-	return flowlog.Hit{Applied: flowlog.Applied{Rule: flowlog.Rule{Tier: tier, Policy: policy, Number: number, Direction: direction}, Content: content},
+	return flowlog.Hit{Applied: flowlog.Applied{RuleRef: flowlog.RuleRef{Tier: tier, Policy: policy, Number: number, Direction: direction}, Content: content},
 		Verdict: flowlog.Allowed, Count: count, First: noon.Add(time.Hour), Last: noon.Add(time.Duration(hour) * time.Hour)}
 }
 
@@ -109,7 +109,7 @@ func TestRulesWithHits(t *testing.T) {
 	of := func(policy string, number int, d npc.Direction) kernelview.PolicyRule {
 		return kernelview.PolicyRule{Policy: policy, Number: number, Direction: d}
 	}
-	rows := []kernelview.Rule{
+	rows := []kernelview.RuleRow{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Target: "RETURN"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 1, Target: "ACCEPT", For: "shop/db rule 1",
 			PolicyRules: []kernelview.PolicyRule{of("shop/db", 1, npc.Ingress)}},

@@ -10,7 +10,7 @@ import (
 )
 
 // Sets writes sets with their members as a table or as JSON.
-func Sets(out io.Writer, format string, sets []kernelview.Set) error {
+func Sets(out io.Writer, format string, sets []kernelview.SetRow) error {
 	if format == "json" {
 		return writeJSON(out, sets)
 	}
@@ -47,7 +47,7 @@ func member(m kernelview.Member) string {
 
 // Rules writes rules as a table or as JSON. Hits may be nil. A rule of a policy may be several ones in the kernel, each
 // with its own hits. Without policies, those of a rule that was changed count for the one that has its number now.
-func Rules(out io.Writer, format string, rules []kernelview.Rule, hits *flowlog.Hits,
+func Rules(out io.Writer, format string, rules []kernelview.RuleRow, hits *flowlog.Hits,
 	policies []explain.PolicyRow,
 ) error {
 	known := newHits(hits)

@@ -27,7 +27,7 @@ func check(t *testing.T, write func(*strings.Builder) error, want string) {
 }
 
 func TestSets(t *testing.T) {
-	sets := []kernelview.Set{
+	sets := []kernelview.SetRow{
 		{Set: "weave-b", Type: "hash:net", About: "10.0.0.0/8 without 10.1.0.0/16", Policies: []string{"shop/p", "shop/q"},
 			Members: []kernelview.Member{{Entry: "10.0.0.0/8"}, {Entry: "10.1.0.0/16", NoMatch: true}, {Entry: "10.2.0.1", Is: "shop/web"}}},
 		{Set: "weave-empty", Type: "hash:ip", Members: []kernelview.Member{}},
@@ -52,7 +52,7 @@ weave-empty  hash:ip   ?                               -              -
 }
 
 func TestRules(t *testing.T) {
-	rules := []kernelview.Rule{
+	rules := []kernelview.RuleRow{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Target: "WEAVE-NPC-I", Match: "dst in {local pods}"},
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 2, Target: "RETURN"},
 		{Family: "IPv6", Chain: "WEAVE-NPC", Number: 1, About: "every packet", Target: "ACCEPT", For: "shop/p rule 1", Match: "-p tcp"},
@@ -70,7 +70,7 @@ IPv6 WEAVE-NPC: every packet
 func TestKernelVerdicts(t *testing.T) {
 	v4 := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("10.32.1.2")}, To: flow.End{Addr: netip.MustParseAddr("10.32.1.3")}}
 	v6 := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("fd00::2")}, To: flow.End{Addr: netip.MustParseAddr("fd00::3")}}
-	verdicts := []kernelview.Verdict{
+	verdicts := []kernelview.FlowTrace{
 		{Node: "node1", Flow: v4},
 		{Node: "node1", Flow: v4, Asked: true, Accepted: true, Policies: true, At: "rule 2 of WEAVE-NPC: -j ACCEPT", Trace: []string{"FORWARD 1", "WEAVE-NPC 2"}},
 		{Node: "node1", Flow: v6, Asked: true, Policies: true, Trace: []string{"FORWARD 1"}, ByOthers: true, PassedOver: []string{"FORWARD 2: -m u32"}},
@@ -97,7 +97,7 @@ kernel of node1, IPv4, to the node itself: drops it
 
 // TestChangesAsYAML checks that changes without objects, which are labels, are left out.
 func TestChangesAsYAML(t *testing.T) {
-	x := &query.Explanation{Nearest: []advice.Change{{Apply: "kind: A\n"}, {Text: "label pod shop/web: role=api"}, {Apply: "kind: B\n"}}}
+	x := &query.Explanation{Nearest: []advice.Suggestion{{Apply: "kind: A\n"}, {Text: "label pod shop/web: role=api"}, {Apply: "kind: B\n"}}}
 	check(t, func(out *strings.Builder) error { return Explanation(out, "yaml", x) }, "kind: A\n---\nkind: B\n")
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 // Changes writes the records whose verdict changes, of a number of records, as text or as JSON.
-func Changes(out io.Writer, format string, changes []replay.Change, of int) error {
+func Changes(out io.Writer, format string, changes []replay.ChangedRecord, of int) error {
 	if format == "json" {
 		if changes == nil {
-			changes = []replay.Change{}
+			changes = []replay.ChangedRecord{}
 		}
 		return writeJSON(out, changes)
 	}

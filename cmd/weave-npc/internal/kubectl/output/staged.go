@@ -49,7 +49,7 @@ func stagedCells(r *input.Row) [][]string {
 }
 
 // changed returns what a staged policy does, in words.
-func changed(c input.Change) string {
+func changed(c input.StagedRow) string {
 	name := func(policy string) string { return policy[strings.Index(policy, "/")+1:] }
 	switch {
 	case c.Replaces != "":

@@ -25,13 +25,13 @@ type Chain struct {
 	// lists of a tier.
 	OfPolicies, Dispatches bool
 	// At is where the chain's packets are evaluated, if OfPolicies or Dispatches is set.
-	At Stage
+	At Dispatch
 	// leads is the prefix of the targets of its rules that dispatch further.
 	leads string
 }
 
-// Stage is where packets of a direction are evaluated by one of several chains: by shards, or by lists of a tier.
-type Stage struct {
+// Dispatch is where packets of a direction are evaluated by one of several chains: by shards, or by lists of a tier.
+type Dispatch struct {
 	Evaluation order.Evaluation
 	Direction  npc.Direction
 	// Depth is how far the chain is from where the dispatch begins.
@@ -54,13 +54,13 @@ func ChainOf(name string) Chain {
 	for _, t := range policy.Tiers {
 		for _, d := range npc.Directions {
 			if name == naming.TierChain(t.String(), d) {
-				return Chain{Dispatches: true, At: Stage{Evaluation: order.ListOf(t), Direction: d},
+				return Chain{Dispatches: true, At: Dispatch{Evaluation: order.ListOf(t), Direction: d},
 					leads: "-g " + naming.ListPrefix(t.String())}
 			}
 		}
 	}
 	parts := shardOrDispatch.FindStringSubmatch(name)
-	c := Chain{OfPolicies: parts != nil, At: Stage{Evaluation: order.Tail}}
+	c := Chain{OfPolicies: parts != nil, At: Dispatch{Evaluation: order.Tail}}
 	c.Dispatches = name == naming.IngressChain || name == naming.EgressCustomChain ||
 		parts != nil && strings.Trim(parts[2], "01") == ""
 	if name == naming.EgressCustomChain || parts != nil && parts[1] == "E" {

@@ -54,12 +54,12 @@ type Uses struct {
 	// count.
 	Asked map[string]bool
 	// Evaluated are the sets whose members' packets are dispatched further -> where they are evaluated.
-	Evaluated map[string]Stage
+	Evaluated map[string]Dispatch
 }
 
 // UsesOf returns what the rules of a family's chains do, name -> texts.
 func UsesOf(f npc.Family, chains map[string][]string) Uses {
-	u := Uses{Asked: map[string]bool{}, Evaluated: map[string]Stage{}}
+	u := Uses{Asked: map[string]bool{}, Evaluated: map[string]Dispatch{}}
 	met := InForce(chains, func(string) bool { return false })
 	for name, texts := range chains {
 		is := ChainOf(name)
@@ -79,7 +79,7 @@ func UsesOf(f npc.Family, chains map[string][]string) Uses {
 	for _, t := range policy.Tiers {
 		for _, d := range npc.Directions {
 			u.Evaluated[naming.FixedSet(f, naming.TierSet(t.String(), d))] =
-				Stage{Evaluation: order.ListOf(t), Direction: d}
+				Dispatch{Evaluation: order.ListOf(t), Direction: d}
 		}
 	}
 	return u

@@ -66,7 +66,7 @@ func (o Object) String() string {
 
 // Finding is something that is wrong, or may be.
 type Finding struct {
-	Rule  string // the ID of a Rule
+	Rule  string // the ID of a RuleInfo
 	Level Level
 	// Message is one line, which does not name the object. Detail is more about it, in lines; it may be empty.
 	Message, Detail string
@@ -76,8 +76,8 @@ type Finding struct {
 	Line int
 }
 
-// Rule is a kind of finding.
-type Rule struct {
+// RuleInfo describes a kind of finding.
+type RuleInfo struct {
 	ID    string // in kebab-case, stable over versions
 	Level Level  // of its findings, unless they are of another
 	// Short is what is wrong, in one line. Help is why, and what to do about it.
@@ -114,7 +114,7 @@ type Case struct {
 // Report is what a command found out.
 type Report struct {
 	Version  string // of weave-npc
-	Rules    []Rule
+	Rules    []RuleInfo
 	Findings []Finding
 	Cases    []Case
 	// Suite is what the cases are called together, such as "expectations".
@@ -179,7 +179,7 @@ func (r *Report) asFindings() *Report {
 }
 
 // allRules returns the rules, and one for each ID that findings have and rules do not.
-func (r *Report) allRules() []Rule {
+func (r *Report) allRules() []RuleInfo {
 	all, known := slices.Clone(r.Rules), map[string]bool{}
 	for _, rule := range all {
 		known[rule.ID] = true
@@ -187,7 +187,7 @@ func (r *Report) allRules() []Rule {
 	for _, f := range r.Findings {
 		if !known[f.Rule] {
 			known[f.Rule] = true
-			all = append(all, Rule{ID: f.Rule, Level: f.Level, Short: f.Rule})
+			all = append(all, RuleInfo{ID: f.Rule, Level: f.Level, Short: f.Rule})
 		}
 	}
 	return all

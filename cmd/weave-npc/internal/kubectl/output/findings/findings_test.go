@@ -17,7 +17,7 @@ import (
 func example() *Report {
 	return &Report{
 		Version: "v1.2.3", Suite: "expectations",
-		Rules: []Rule{{ID: "selects-nothing", Level: Warning, Short: "A policy selects no pod.", Help: "It does nothing.\nCorrect it.",
+		Rules: []RuleInfo{{ID: "selects-nothing", Level: Warning, Short: "A policy selects no pod.", Help: "It does nothing.\nCorrect it.",
 			Doc: "docs/lint.md#selects-nothing"},
 			{ID: "unused", Level: Note, Short: "Never found."}},
 		Findings: []Finding{
@@ -284,7 +284,7 @@ func TestOddTextIsEscaped(t *testing.T) {
 	for _, odd := range []string{"\x1b[31mred\x1b[0m", "a\u202eb", "a\u2028b", "\xff\xfe", "\x00", "]]>", "<script>", "`@team` #1", "```\nx",
 		"%0A::error::x",
 		"\r\n::error::x", "a|b", "\U000e0001", "\u009b1m", "](http://x)", strings.Repeat("x", 10_000)} {
-		r := &Report{Version: odd, Suite: odd, Rules: []Rule{{ID: odd, Short: odd, Help: odd}},
+		r := &Report{Version: odd, Suite: odd, Rules: []RuleInfo{{ID: odd, Short: odd, Help: odd}},
 			Findings: []Finding{{odd, Warning, odd, odd + "\n" + odd, Object{odd, odd, odd}, "dir/" + odd, 1}},
 			Cases:    []Case{{odd, Failed, odd, odd, odd, "dir/" + odd, 1}, {odd, passed, odd, "", "", "", 0}}}
 		for _, format := range Formats() {

@@ -116,7 +116,7 @@ func (r *Report) writeSARIF(out *bytes.Buffer, o Options) error {
 		Runs: []sarifRun{run}})
 }
 
-func (rule *Rule) sarif() sarifRule {
+func (rule *RuleInfo) sarif() sarifRule {
 	out := sarifRule{ID: rule.ID, Short: sarifText{plain(rule.Short)}}
 	out.Defaults.Level = rule.Level.String()
 	if rule.Help != "" {
