@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"slices"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
@@ -135,20 +137,10 @@ func (m matching) fits() bool { return m.peerFits() && m.PortFits() }
 
 // peerFits reports whether the flow's other end is one of the rule's peers.
 func (m matching) peerFits() bool {
-	for _, p := range m.Peers {
-		if p.Mismatch == fits {
-			return true
-		}
-	}
-	return len(m.Peers) == 0
+	return len(m.Peers) == 0 || slices.ContainsFunc(m.Peers, func(p PeerReason) bool { return p.Mismatch == fits })
 }
 
 // PortFits reports whether the flow's protocol and port are among the rule's.
 func (m matching) PortFits() bool {
-	for _, p := range m.Ports {
-		if p.Fits {
-			return true
-		}
-	}
-	return len(m.Ports) == 0
+	return len(m.Ports) == 0 || slices.ContainsFunc(m.Ports, func(p PortReason) bool { return p.Fits })
 }

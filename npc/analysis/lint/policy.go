@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -99,12 +100,9 @@ func (l *linter) checkTypes(p *networkingv1.NetworkPolicy, c *cluster.Policy) {
 
 // deniesAllEgress reports whether a policy isolates all pods of a namespace for egress.
 func (l *pods) deniesAllEgress(namespace string) bool {
-	for _, p := range l.view.Policies {
-		if p.Namespace == namespace && p.Isolates[npc.Egress] && len(p.Target.Keys()) == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.view.Policies, func(p *cluster.Policy) bool {
+		return p.Namespace == namespace && p.Isolates[npc.Egress] && len(p.Target.Keys()) == 0
+	})
 }
 
 // checkLists looks for lists that are written and empty, and for rules that allow everything.

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -21,7 +22,7 @@ func (w *pods) services() {
 			groups[key] = n
 			w.Services = append(w.Services, service{Protocol: s.Protocol, Asked: s.String(), Text: s.String()})
 		}
-		if hasPorts(s.Protocol) {
+		if slices.Contains(npc.PortProtocols[:], s.Protocol) {
 			w.Services[n].Ranges = append(w.Services[n].Ranges, [2]uint16{ports.First, ports.Last})
 		}
 	}
@@ -30,16 +31,6 @@ func (w *pods) services() {
 			s.Text = rangesText(s.Protocol, s.Ranges)
 		}
 	}
-}
-
-// hasPorts reports whether a protocol has ports.
-func hasPorts(protocol uint8) bool {
-	for _, p := range npc.PortProtocols {
-		if p == protocol {
-			return true
-		}
-	}
-	return false
 }
 
 // maxRanges is how many ranges of ports a text names.

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -241,15 +242,11 @@ func (a *around) mayMatch(rule *policy.Rule, ends []flow.End) bool {
 // nodes returns the nodes, those with the same answers together, the pods' own ones first.
 func (a *around) nodes() (out []Neighbour) {
 	addrs := cluster.AddrsOfNodes(a.View)
-	names := make([]string, 0, len(addrs))
-	for name := range addrs {
-		names = append(names, name)
-	}
 	own := map[string]bool{}
 	for _, p := range a.pods {
 		own[p.Node] = true
 	}
-	slices.SortFunc(names, func(x, y string) int {
+	names := slices.SortedFunc(maps.Keys(addrs), func(x, y string) int {
 		if own[x] != own[y] {
 			return map[bool]int{true: -1, false: 1}[own[x]]
 		}

@@ -320,12 +320,9 @@ func (r *Relation) matching(rule *policy.Rule, d npc.Direction) endSet {
 }
 
 func portsFit(rule *policy.Rule, s flow.Service, destination *npc.Pod) bool {
-	for _, port := range rule.Ports {
-		if explain.PortFits(port, s, destination) {
-			return true
-		}
-	}
-	return len(rule.Ports) == 0
+	return len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p policy.Port) bool {
+		return explain.PortFits(p, s, destination)
+	})
 }
 
 // allowed reports whether an end reaches another one that is not of the same pod.

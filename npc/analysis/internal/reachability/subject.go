@@ -73,10 +73,8 @@ type subjectClass struct {
 // alone reports whether the verdicts of a class have to be asked for one by one.
 func (c *subjectClass) alone() bool {
 	for w := range c.ends {
-		for _, e := range c.ends[w] {
-			if e.alone {
-				return true
-			}
+		if slices.ContainsFunc(c.ends[w][:], func(e end) bool { return e.alone }) {
+			return true
 		}
 	}
 	return false

@@ -47,12 +47,7 @@ func anyNodeOf(records, others []flowlog.Record) bool {
 	for _, r := range records {
 		nodes[r.Node] = true
 	}
-	for _, r := range others {
-		if nodes[r.Node] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(others, func(r flowlog.Record) bool { return nodes[r.Node] })
 }
 
 // join makes one record of several with the same ends, port and verdict. Each connection between pods was seen by two
