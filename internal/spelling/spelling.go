@@ -7,9 +7,18 @@
 package spelling
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
+
+// Texts returns the text of each of some values.
+func Texts[S fmt.Stringer](of []S) (texts []string) {
+	for _, s := range of {
+		texts = append(texts, s.String())
+	}
+	return texts
+}
 
 // List joins words as a sentence does.
 func List(words []string) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
@@ -29,10 +30,7 @@ func (p Ports) String() string {
 }
 
 func (p Ports) list() string {
-	var texts []string
-	for _, r := range p {
-		texts = append(texts, r.String())
-	}
+	texts := spelling.Texts(p)
 	if more := len(texts) - maxRanges; more > 1 {
 		texts = append(texts[:maxRanges], fmt.Sprintf("and %d more ranges", more))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/analysis/replay"
@@ -49,11 +50,7 @@ func (r Reason) String() string {
 	if len(r.Absent) > 0 {
 		return strings.Join(r.Absent, " and ") + " is not there"
 	}
-	var texts []string
-	for _, s := range r.Sides {
-		texts = append(texts, s.String())
-	}
-	return strings.Join(texts, "; ")
+	return strings.Join(spelling.Texts(r.Sides), "; ")
 }
 
 // String returns the decision in words, with the rules that decide.

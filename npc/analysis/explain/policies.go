@@ -7,6 +7,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -162,13 +163,11 @@ func ruleTexts(rules []policy.Rule, preposition string) (texts []string) {
 
 // ruleText returns what a rule matches in words.
 func ruleText(r policy.Rule, preposition string) string {
-	var peers, ports []string
+	var peers []string
 	for _, p := range r.Peers {
 		peers = append(peers, peerText(p))
 	}
-	for _, p := range r.Ports {
-		ports = append(ports, p.String())
-	}
+	ports := spelling.Texts(r.Ports)
 	if len(peers) == 0 {
 		peers = []string{"anywhere"}
 	}

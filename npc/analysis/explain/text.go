@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
@@ -163,14 +164,10 @@ func (r RuleReason) String() string {
 func (m matching) misses() string {
 	var why []string
 	if !m.peerFits() {
-		for _, p := range m.Peers {
-			why = append(why, p.String())
-		}
+		why = spelling.Texts(m.Peers)
 	}
 	if !m.PortFits() {
-		for _, p := range m.Ports {
-			why = append(why, p.String())
-		}
+		why = append(why, spelling.Texts(m.Ports)...)
 	}
 	return strings.Join(why, "; ")
 }

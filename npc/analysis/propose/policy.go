@@ -1,12 +1,11 @@
 package propose
 
 import (
-	"net/netip"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 )
 
@@ -48,7 +47,7 @@ func (r draftRule) peers(namespace string) (peers []networkingv1.NetworkPolicyPe
 func (e *entry) peer(namespace string) networkingv1.NetworkPolicyPeer {
 	if e.kind() == blockKind {
 		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: e.block.String(),
-			Except: texts(e.block.except)}}
+			Except: spelling.Texts(e.block.except)}}
 	}
 	in, pods := dnsNamespace, &metav1.LabelSelector{MatchLabels: map[string]string{dnsLabel: dnsValue}}
 	if !e.dns {
@@ -59,13 +58,6 @@ func (e *entry) peer(namespace string) networkingv1.NetworkPolicyPeer {
 		peer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: in}}
 	}
 	return peer
-}
-
-func texts(prefixes []netip.Prefix) (all []string) {
-	for _, p := range prefixes {
-		all = append(all, p.String())
-	}
-	return all
 }
 
 // ports returns the ports of a rule as the API has them; none for everything.

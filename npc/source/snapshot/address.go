@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
@@ -144,10 +145,7 @@ func (a *allocator) next(f *family) netip.Addr {
 
 // notes returns what the user has to know about the addresses.
 func (a *allocator) notes() (notes []string) {
-	var from []string
-	for _, f := range a.families {
-		from = append(from, f.String())
-	}
+	from := spelling.Texts(a.families)
 	pods := "pods of workloads have addresses that are"
 	if a.given == 1 {
 		pods = "pod of a workload has an address that is"

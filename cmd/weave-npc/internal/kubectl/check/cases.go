@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output/findings"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/check"
 	"github.com/weave-npc/weave-npc/npc/analysis/check/expectation"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
@@ -75,12 +76,8 @@ func (t *tally) cases(v *npccluster.View, f expectation.File, stderr io.Writer) 
 		out = append(out, c)
 	}
 	if possible && len(f.PodCIDRs) == 0 {
-		var ranges []string
-		for _, r := range p.PodCIDRs() {
-			ranges = append(ranges, r.String())
-		}
 		note(stderr, "pods that could be there are taken to have addresses in %s; podCIDRs of %s can say where",
-			list(ranges), f.Path)
+			list(spelling.Texts(p.PodCIDRs())), f.Path)
 	}
 	if unasked := p.Unasked(); len(unasked) > 0 {
 		note(stderr, "expectations do not count for pods that own none of their addresses: %s", list(unasked))

@@ -3,7 +3,6 @@ package output
 import (
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
@@ -27,7 +27,7 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	}
 	var rows [][]string
 	for _, p := range pods {
-		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress),
+		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(spelling.Texts(p.Addresses)), orDash(p.Ingress),
 			orDash(p.Egress)}
 		if selected {
 			row = append(row, orDash(p.ClusterPolicies))
@@ -41,13 +41,6 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 		rows = append(rows, append(row, p.Note))
 	}
 	return table(out, head, rows)
-}
-
-func addresses(addrs []netip.Addr) (texts []string) {
-	for _, a := range addrs {
-		texts = append(texts, a.String())
-	}
-	return texts
 }
 
 // Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/replay"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
@@ -47,13 +48,9 @@ func counted(n uint64, thing string) string {
 
 // decided returns what decides.
 func decided(o replay.Outcome) string {
-	var rules []string
-	for _, r := range o.By {
-		rules = append(rules, r.String())
-	}
 	switch {
-	case len(rules) > 0:
-		return strings.Join(rules, ", ")
+	case len(o.By) > 0:
+		return strings.Join(spelling.Texts(o.By), ", ")
 	case o.Verdict == flowlog.Allowed:
 		return "no policy is for the pods"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/whocan"
 )
@@ -98,11 +99,7 @@ func who(n *whocan.Neighbour) string {
 	case n.Kind == whocan.KindNode:
 		return "nodes " + some(n.Nodes)
 	case n.Kind == whocan.KindOutside && !strings.HasPrefix(n.Name, "any "):
-		var ranges []string
-		for _, r := range n.Addresses {
-			ranges = append(ranges, r.String())
-		}
-		return "outside: " + some(ranges)
+		return "outside: " + some(spelling.Texts(n.Addresses))
 	}
 	return n.Name
 }
