@@ -173,9 +173,6 @@ func covers(all []netip.Prefix, p netip.Prefix) bool {
 	if !overlaps || p.Bits() == p.Addr().BitLen() {
 		return false
 	}
-	lower := netip.PrefixFrom(p.Addr(), p.Bits()+1)
-	bytes := p.Addr().AsSlice()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	upper, _ := netip.AddrFromSlice(bytes)
-	return covers(all, lower) && covers(all, netip.PrefixFrom(upper, p.Bits()+1))
+	low, high := ipblock.Split(p)
+	return covers(all, low) && covers(all, high)
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
+
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // block is a range of addresses, without what is excepted.
@@ -50,16 +52,8 @@ func excepts(p netip.Prefix, seen, avoid []netip.Addr) []netip.Prefix {
 	if len(within(p, seen)) == 0 {
 		return []netip.Prefix{p}
 	}
-	low, high := halves(p)
+	low, high := ipblock.Split(p)
 	return append(excepts(low, seen, avoid), excepts(high, seen, avoid)...)
-}
-
-// halves returns both halves of a range that is not a single address.
-func halves(p netip.Prefix) (low, high netip.Prefix) {
-	bytes := p.Addr().AsSlice()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	middle, _ := netip.AddrFromSlice(bytes)
-	return netip.PrefixFrom(p.Addr(), p.Bits()+1), netip.PrefixFrom(middle, p.Bits()+1)
 }
 
 // tree is the smallest range that contains some addresses, halved again and again wherever both halves contain some.

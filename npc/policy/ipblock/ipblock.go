@@ -270,8 +270,14 @@ func Halves(p netip.Prefix) []netip.Prefix {
 	if p.Bits() > 0 {
 		return []netip.Prefix{p}
 	}
-	upper := p.Addr().AsSlice()
-	upper[0] = 0x80
-	a, _ := netip.AddrFromSlice(upper)
-	return []netip.Prefix{netip.PrefixFrom(p.Addr(), 1), netip.PrefixFrom(a, 1)}
+	low, high := Split(p)
+	return []netip.Prefix{low, high}
+}
+
+// Split returns both halves of a prefix that is not a single address.
+func Split(p netip.Prefix) (low, high netip.Prefix) {
+	bytes := p.Addr().AsSlice()
+	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	middle, _ := netip.AddrFromSlice(bytes)
+	return netip.PrefixFrom(p.Addr(), p.Bits()+1), netip.PrefixFrom(middle, p.Bits()+1)
 }
