@@ -1,7 +1,8 @@
-// Package spelling finds the name that a mistyped one probably stands for, and joins several names to a text.
+// Package spelling finds the name that a mistyped one probably stands for, and puts names and numbers in words.
 //
 //	errors.Errorf("there is no pod %s%s", name, spelling.DidYouMean(name, maps.Keys(pods)))
 //	spelling.List([]string{"web", "db", "cache"}) // web, db and cache
+//	spelling.Count(3, "pod")                      // 3 pods
 //
 // It knows nothing of what the names are of.
 package spelling
@@ -18,6 +19,14 @@ func Texts[S fmt.Stringer](of []S) (texts []string) {
 		texts = append(texts, s.String())
 	}
 	return texts
+}
+
+// Count returns a number of things.
+func Count[N int | uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // List joins words as a sentence does.

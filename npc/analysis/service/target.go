@@ -3,9 +3,9 @@ package service
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
@@ -64,19 +64,12 @@ func (t Target) String() string {
 	}
 	slices.Sort(names)
 	slices.Sort(ports)
-	text := fmt.Sprintf("%s: %s at %s\n", t.Via, plural(len(slices.Compact(names)), "endpoint"),
+	text := fmt.Sprintf("%s: %s at %s\n", t.Via, spelling.Count(len(slices.Compact(names)), "endpoint"),
 		strings.Join(slices.Compact(ports), ", "))
 	for _, n := range t.Notes {
 		text += "  " + n + "\n"
 	}
 	return text
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return strconv.Itoa(n) + " " + word + "s"
 }
 
 func sortEndpoints(out []Endpoint) {

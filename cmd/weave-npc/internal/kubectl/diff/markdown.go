@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/diff"
 )
 
@@ -44,7 +45,7 @@ func (r *report) markdown() string {
 	}
 	out := head + rows.String()
 	if cut > 0 {
-		out += fmt.Sprintf("\n%s not shown here: weave-npc diff --limit 0 lists all.\n", counted(cut, "group"))
+		out += fmt.Sprintf("\n%s not shown here: weave-npc diff --limit 0 lists all.\n", spelling.Count(cut, "group"))
 	}
 	return out + foot + details.String() + end
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/diff"
 )
 
@@ -56,22 +57,14 @@ func plain(text string) string {
 	return b.String()
 }
 
-// counted returns a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // pairs returns how many pairs there are in words.
 func pairs(pods, outside int) string {
-	text := counted(pods, "pair") + " of pods"
+	text := spelling.Count(pods, "pair") + " of pods"
 	switch {
 	case outside == 0:
 		return text
 	case pods == 0:
-		return counted(outside, "pair") + " of a pod and addresses"
+		return spelling.Count(outside, "pair") + " of a pod and addresses"
 	}
 	return fmt.Sprintf("%s, %d of a pod and addresses", text, outside)
 }
@@ -80,7 +73,7 @@ func pairs(pods, outside int) string {
 func (r *report) summary() string {
 	if r.Same() {
 		return fmt.Sprintf("no difference between %s (%s, %s)",
-			counted(r.Pods, "pod"), counted(r.Workloads, "workload"), counted(r.Ranges, "range")+" of other addresses")
+			spelling.Count(r.Pods, "pod"), spelling.Count(r.Workloads, "workload"), spelling.Count(r.Ranges, "range")+" of other addresses")
 	}
 	var texts []string
 	for _, p := range r.parts() {
@@ -88,10 +81,10 @@ func (r *report) summary() string {
 			texts = append(texts, p.name+" nothing")
 			continue
 		}
-		texts = append(texts, fmt.Sprintf("%s %s in %s", p.name, pairs(p.Pods, p.Outside), counted(p.Len(), "group")))
+		texts = append(texts, fmt.Sprintf("%s %s in %s", p.name, pairs(p.Pods, p.Outside), spelling.Count(p.Len(), "group")))
 	}
 	return fmt.Sprintf("%s; of %s, %s", strings.Join(texts, ", "),
-		counted(r.Workloads, "workload"), counted(r.Pods, "pod"))
+		spelling.Count(r.Workloads, "workload"), spelling.Count(r.Pods, "pod"))
 }
 
 // reasons returns what decides about an example, in lines.

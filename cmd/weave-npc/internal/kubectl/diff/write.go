@@ -11,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output/findings"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/diff"
 )
 
@@ -54,7 +55,7 @@ func (r *report) text() string {
 			}
 		}
 		if more := p.Len() - r.limit; r.limit > 0 && more > 0 {
-			fmt.Fprintf(&b, "%s ... and %s more; --limit 0 lists all\n", p.sign, counted(more, "group"))
+			fmt.Fprintf(&b, "%s ... and %s more; --limit 0 lists all\n", p.sign, spelling.Count(more, "group"))
 		}
 	}
 	b.WriteString(r.summary() + "\n")
@@ -79,7 +80,7 @@ func (r *report) findings() *findings.Report {
 		}
 		if more := p.Len() - r.limit; r.limit > 0 && more > 0 {
 			out.Findings = append(out.Findings, findings.Finding{Rule: p.name, Level: level,
-				Message: fmt.Sprintf("%s more %s; --limit 0 lists all", counted(more, "group"), p.name)})
+				Message: fmt.Sprintf("%s more %s; --limit 0 lists all", spelling.Count(more, "group"), p.name)})
 		}
 	}
 	return out

@@ -28,22 +28,14 @@ func Changes(out io.Writer, format string, changes []replay.ChangedRecord, of in
 			denied++
 		}
 		fmt.Fprintf(&b, "%s -> %s, %s: %s, would be %s (%s, last %s)\n", c.Record.From, c.Record.To, c.Record.Port,
-			c.Before.Verdict, c.After.Verdict, counted(c.Record.Count, "connection"),
+			c.Before.Verdict, c.After.Verdict, spelling.Count(c.Record.Count, "connection"),
 			c.Record.Last.Format(time.RFC3339))
 		fmt.Fprintf(&b, "  before: %s\n  after:  %s\n", decided(c.Before), decided(c.After))
 	}
 	fmt.Fprintf(&b, "%s of %s: %d would be denied, %d would be allowed\n",
-		counted(uint64(len(changes)), "change"), counted(uint64(of), "record"), denied, len(changes)-denied)
+		spelling.Count(len(changes), "change"), spelling.Count(of, "record"), denied, len(changes)-denied)
 	_, err := io.WriteString(out, b.String())
 	return errors.Wrap(err, "writing")
-}
-
-// counted returns a number of things.
-func counted(n uint64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // decided returns what decides.

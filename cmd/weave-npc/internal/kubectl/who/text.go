@@ -139,10 +139,10 @@ func (a *answer) notes(all bool) (lines []string) {
 	r := a.refused()
 	var who []string
 	if r.Pods > 0 {
-		who = append(who, count(r.Pods, "pod"))
+		who = append(who, spelling.Count(r.Pods, "pod"))
 	}
 	if r.Nodes > 0 {
-		who = append(who, count(r.Nodes, "node"))
+		who = append(who, spelling.Count(r.Nodes, "node"))
 	}
 	if r.Outside {
 		who = append(who, "addresses outside")
@@ -163,13 +163,6 @@ func (a *answer) notes(all bool) (lines []string) {
 		lines = append(lines, "  its own node, with the pods on the node's network, always reaches it")
 	}
 	return lines
-}
-
-func count(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // writeJSON writes the answers as a list of objects. Without all, those who are refused are only counted.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
 // writeText writes the cases and the findings as compilers do, and a line that counts them.
@@ -71,10 +73,8 @@ func (r *Report) summary() string {
 	}
 	levels := r.levels()
 	for l := Error; ; l-- {
-		if n := levels[l]; n == 1 {
-			parts = append(parts, "1 "+l.String())
-		} else if n > 1 {
-			parts = append(parts, fmt.Sprintf("%d %ss", n, l))
+		if n := levels[l]; n > 0 {
+			parts = append(parts, spelling.Count(n, l.String()))
 		}
 		if l == Note {
 			break
