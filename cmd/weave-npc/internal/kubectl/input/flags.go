@@ -36,9 +36,6 @@ func (o *stagedFlags) RegisterGroup(f *pflag.FlagSet) {
 		"answer as if the staged policies of this group were applied; it is their value of "+staged.Annotation)
 }
 
-// Group returns the staged group that is asked about; empty for what is enforced.
-func (o *stagedFlags) Group() string { return o.group }
-
 // Check returns an error if the values are wrong by themselves.
 func (o *stagedFlags) Check() error {
 	switch {

@@ -245,7 +245,7 @@ func (c *ObjectFlags) Cluster(o snapshot.Objects) *npccluster.Cluster {
 }
 
 // Group returns the group of staged policies that is asked about; empty for what is enforced.
-func (c *ObjectFlags) Group() string { return c.preview.Group() }
+func (c *ObjectFlags) Group() string { return c.preview.group }
 
 // Check returns an error if the values are wrong by themselves.
 func (c *ObjectFlags) Check() error { return c.preview.Check() }
