@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 )
 
@@ -134,9 +135,5 @@ func (s *seen) String() string {
 	if s.item.name != "" {
 		port += " (" + s.item.name + ")"
 	}
-	connections := "connections"
-	if s.count == 1 {
-		connections = "connection"
-	}
-	return fmt.Sprintf("%s, %s: %d %s, last %s", s.name, port, s.count, connections, day(s.last))
+	return fmt.Sprintf("%s, %s: %s, last %s", s.name, port, spelling.Count(s.count, "connection"), day(s.last))
 }

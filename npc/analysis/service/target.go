@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,9 +75,6 @@ func (t Target) String() string {
 
 func sortEndpoints(out []Endpoint) {
 	slices.SortFunc(out, func(a, b Endpoint) int {
-		if c := strings.Compare(a.Pod, b.Pod); c != 0 {
-			return c
-		}
-		return a.Addr.Compare(b.Addr)
+		return cmp.Or(strings.Compare(a.Pod, b.Pod), a.Addr.Compare(b.Addr))
 	})
 }
