@@ -11,13 +11,13 @@ import (
 
 // Forgery is a forged source that was seen in the last minute.
 type Forgery struct {
-	Source        // without an Addr if Kind is Hardware; without a MAC if the port is not on a bridge
-	Kind   Reason // IP, ARP, Neighbour or Hardware
+	Source        // without an Addr if Kind is byMAC; without a MAC if the port is not on a bridge
+	Kind   Reason // byIP, byARP, byNeighbour or byMAC
 }
 
 // Forged returns the forged sources that were seen lately, sorted.
-func Forged() ([]Forgery, error) {
-	kinds := map[string]Reason{forged4: IP, forged6: IP, forgedARP: ARP, forgedND: Neighbour, forgedMACs: Hardware}
+func (Tables) Forged() ([]Forgery, error) {
+	kinds := map[string]Reason{forged4: byIP, forged6: byIP, forgedARP: byARP, forgedND: byNeighbour, forgedMACs: byMAC}
 	var all []Forgery
 	for _, f := range families() {
 		conn := new(nftables.Conn)
@@ -51,7 +51,7 @@ func Forged() ([]Forgery, error) {
 }
 
 // Dropped returns how many frames the rules of each reason have counted since the table was written.
-func Dropped() (map[Reason]uint64, error) {
+func (Tables) Dropped() (map[Reason]uint64, error) {
 	reasons := map[string]Reason{}
 	for _, r := range Reasons() {
 		reasons[r.comment()] = r

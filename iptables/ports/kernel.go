@@ -48,7 +48,7 @@ func transaction() (*nftables.Conn, error) {
 
 // Write changes the tables from a state that Read returned to another one. If the rules stay, only elements of sets
 // change. Otherwise tables are replaced. All is one transaction.
-func Write(have, want State, whole bool) error {
+func (Tables) Write(have, want State, whole bool) error {
 	tx, err := transaction()
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s structure) replace(tx *nftables.Conn) error {
 }
 
 // Remove removes the tables in one transaction, and returns the names of those that existed.
-func Remove() (removed []string, err error) {
+func (Tables) Remove() (removed []string, err error) {
 	tx := new(nftables.Conn)
 	for _, f := range families() {
 		table, err := f.find()

@@ -341,21 +341,21 @@ func TestForgeriesAreNoted(t *testing.T) {
 		addr  netip.Addr
 		frame []byte
 	}{
-		{ports.IP, own.mac, victim.v4, udp(t, own.mac, victim.v4, 1, 2)},
-		{ports.IP, victim.mac, own.v6, udp(t, victim.mac, own.v6, 1, 2)},
-		{ports.ARP, own.mac, victim.v4, arp(t, own.mac, own.mac, victim.v4, 2)},
-		{ports.Neighbour, own.mac, victim.v6, neighbour(t, own.mac, own.v6, 136, victim.v6)},
-		{ports.Neighbour, victim.mac, victim.v6, neighbour(t, victim.mac, none, 135, victim.v6)},
-		{ports.Hardware, victim.mac, netip.Addr{}, other(victim.mac, 0x88cc)},
+		{ports.Reason("ip"), own.mac, victim.v4, udp(t, own.mac, victim.v4, 1, 2)},
+		{ports.Reason("ip"), victim.mac, own.v6, udp(t, victim.mac, own.v6, 1, 2)},
+		{ports.Reason("arp"), own.mac, victim.v4, arp(t, own.mac, own.mac, victim.v4, 2)},
+		{ports.Reason("nd"), own.mac, victim.v6, neighbour(t, own.mac, own.v6, 136, victim.v6)},
+		{ports.Reason("nd"), victim.mac, victim.v6, neighbour(t, victim.mac, none, 135, victim.v6)},
+		{ports.Reason("mac"), victim.mac, netip.Addr{}, other(victim.mac, 0x88cc)},
 	} {
 		w.passes("bridge", "own", f.frame)
 		expected[ports.Forgery{Source: ports.Source{Port: port, MAC: f.mac, Addr: f.addr}, Kind: f.kind}] = true
 	}
 	for _, a := range []netip.Addr{victim.v4, victim.v6} {
 		w.passes("inet", "routed", udp(t, own.mac, a, 1, 2))
-		expected[ports.Forgery{Source: ports.Source{Port: w.index["routed"], Addr: a}, Kind: ports.IP}] = true
+		expected[ports.Forgery{Source: ports.Source{Port: w.index["routed"], Addr: a}, Kind: ports.Reason("ip")}] = true
 	}
-	list, err := ports.Forged()
+	list, err := tables.Forged()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,11 +366,11 @@ func TestForgeriesAreNoted(t *testing.T) {
 	if !maps.Equal(found, expected) || len(list) != len(found) {
 		t.Errorf("noted: %v, want %v", list, expected)
 	}
-	counts, err := ports.Dropped()
+	counts, err := tables.Dropped()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[ports.Reason]uint64{ports.IP: 4 * rounds, ports.ARP: rounds, ports.Neighbour: 2 * rounds, ports.Hardware: rounds}; !counted(counts, want) {
+	if want := map[ports.Reason]uint64{ports.Reason("ip"): 4 * rounds, ports.Reason("arp"): rounds, ports.Reason("nd"): 2 * rounds, ports.Reason("mac"): rounds}; !counted(counts, want) {
 		t.Errorf("counted: %v, want %v", counts, want)
 	}
 	holds(t, "after forgeries", s, true)
@@ -410,7 +410,7 @@ func TestAFullSetOfForgeriesDropsTheRest(t *testing.T) {
 	if n := w.passes("bridge", "own", udp(t, own.mac, own.v4, 1, 2)); n != rounds {
 		t.Errorf("%d honest frames passed", n)
 	}
-	list, err := ports.Forged()
+	list, err := tables.Forged()
 	if err != nil || len(list) != 1024 {
 		t.Errorf("%d noted, %v", len(list), err)
 	}

@@ -1,8 +1,8 @@
 // Package ports writes and reads the tables of nftables that look at what pods send, at the ports where it arrives.
 //
-//	have, whole, err := ports.Read()
+//	have, whole, err := ports.Tables{}.Read()
 //	if !whole || !have.Equal(want) {
-//		err = ports.Write(have, want, whole)
+//		err = ports.Tables{}.Write(have, want, whole)
 //	}
 //
 // Two tables, both named weave-npc, are in the network namespace of the calling thread:
@@ -79,8 +79,8 @@ type State struct {
 // longestOwner is the number of bytes that an element's comment has room for.
 const longestOwner = 250
 
-// Owner returns what the tables hold as the name of a pod: a long one is shortened.
-func Owner(pod string) string {
+// owner returns what the tables hold as the name of a pod: a long one is shortened.
+func owner(pod string) string {
 	if len(pod) <= longestOwner {
 		return pod
 	}
@@ -123,7 +123,7 @@ func (s State) normal() State {
 			ports = n.Bridged
 		}
 		if source.Addr.IsValid() && contains(ports, source.Port) {
-			n.Sources[source] = Owner(pod)
+			n.Sources[source] = owner(pod)
 		}
 	}
 	return n

@@ -22,7 +22,7 @@ type snapshot struct {
 // Read returns what the tables in the kernel hold. whole is false if they are not exactly those that Write writes for
 // that state: a table, a chain, a set, an element or a rule is missing, changed or added. Then the Mode is that of the
 // rules there are, and AllowVLAN and OnlyTypes are false.
-func Read() (s State, whole bool, err error) {
+func (Tables) Read() (s State, whole bool, err error) {
 	s.Sources = map[Source]string{}
 	snapshots := map[family]*snapshot{}
 	for _, f := range families() {

@@ -5,38 +5,38 @@ type Reason string
 
 // The reasons. The last four are forged sources, which are dropped or only counted, as the Mode demands.
 const (
-	VLAN      Reason = "vlan"
-	EtherType Reason = "ethertype"
-	Router    Reason = "router"
-	Hidden    Reason = "hidden"
-	IP        Reason = "ip"
-	ARP       Reason = "arp"
-	Neighbour Reason = "nd"
-	Hardware  Reason = "mac"
+	byVLAN      Reason = "vlan"
+	byType      Reason = "ethertype"
+	byRouter    Reason = "router"
+	byHidden    Reason = "hidden"
+	byIP        Reason = "ip"
+	byARP       Reason = "arp"
+	byNeighbour Reason = "nd"
+	byMAC       Reason = "mac"
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{VLAN, EtherType, Router, Hidden, IP, ARP, Neighbour, Hardware}
+	return []Reason{byVLAN, byType, byRouter, byHidden, byIP, byARP, byNeighbour, byMAC}
 }
 
 // comment returns the comment of rules that drop frames for the reason.
 func (r Reason) comment() string {
 	const prefix = "weave-npc: "
 	switch r {
-	case VLAN:
+	case byVLAN:
 		return prefix + "frames with a VLAN tag do not pass ip(6)tables"
-	case EtherType:
+	case byType:
 		return prefix + "this EtherType does not pass ip(6)tables"
-	case Router:
+	case byRouter:
 		return prefix + "only routers send this"
-	case Hidden:
+	case byHidden:
 		return prefix + "an ICMPv6 type that cannot be read"
-	case ARP:
+	case byARP:
 		return prefix + "the sender of ARP is not this port's"
-	case Neighbour:
+	case byNeighbour:
 		return prefix + "neighbour discovery for an address that is not this port's"
-	case Hardware:
+	case byMAC:
 		return prefix + "the MAC address is not this port's"
 	}
 	return prefix + "the source is not this port's"

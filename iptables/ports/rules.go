@@ -94,11 +94,11 @@ func (s structure) bridged() chain {
 		c.enter(sources, keyNotIn(podPorts))
 	}
 	if !s.AllowVLAN {
-		c.drop(VLAN, s.packet(unix.ETH_P_8021Q))
-		c.drop(VLAN, s.packet(unix.ETH_P_8021AD))
+		c.drop(byVLAN, s.packet(unix.ETH_P_8021Q))
+		c.drop(byVLAN, s.packet(unix.ETH_P_8021AD))
 	}
 	if s.OnlyTypes {
-		c.drop(EtherType, etherType().notIn(etherTypes))
+		c.drop(byType, etherType().notIn(etherTypes))
 	}
 	c.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: routerOnly}, s.inside(unix.ETH_P_IPV6))
 	if s.Mode != Off {
@@ -122,13 +122,13 @@ func (s structure) routed() chain {
 func (s structure) routerOnly() chain {
 	c := chain{name: routerOnly}
 	c.leave(transport(expr.CmpOpNeq, unix.IPPROTO_ICMPV6))
-	c.drop(Router, icmp(expr.CmpOpEq, routerAdvertisement))
-	c.drop(Router, icmp(expr.CmpOpEq, redirect))
+	c.drop(byRouter, icmp(expr.CmpOpEq, routerAdvertisement))
+	c.drop(byRouter, icmp(expr.CmpOpEq, redirect))
 	c.leave(icmp(expr.CmpOpGte, 0))
 	// The type of the remaining packets cannot be read. That is normal for all fragments except the first. A first
 	// fragment that ends before the type hides it: conntrack reassembles the packet and may pass it on whole.
 	c.leave(laterFragment())
-	c.drop(Hidden)
+	c.drop(byHidden)
 	return c
 }
 
@@ -182,12 +182,12 @@ func (s structure) neighbours() chain {
 	c.accept(laterFragment())
 	c.accept(icmp(expr.CmpOpLt, neighbourSolicitation)) // a router solicitation
 	c.accept(icmp(expr.CmpOpGt, neighbourAdvert))
-	c.refuse(s, Neighbour, fragment())
+	c.refuse(s, byNeighbour, fragment())
 	readable := target().is(expr.CmpOpGte, zero(16)...)
 	c.accept(icmp(expr.CmpOpEq, neighbourSolicitation), readable)
 	c.accept(icmp(expr.CmpOpEq, neighbourAdvert), s.source(sources6, target()))
 	c.enter(forged, icmp(expr.CmpOpEq, neighbourAdvert), readable)
-	c.refuse(s, Neighbour)
+	c.refuse(s, byNeighbour)
 	return c
 }
 
@@ -219,14 +219,14 @@ func (s structure) forged() chain {
 		c.refuse(s, why, matches...)
 	}
 	if s.bridge() {
-		note(Neighbour, forgedND, s.from(target()), s.icmp6(neighbourAdvert))
+		note(byNeighbour, forgedND, s.from(target()), s.icmp6(neighbourAdvert))
 	}
-	note(Neighbour, forgedND, s.from(target()), s.icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...))
-	note(IP, forged4, s.from(source4()), s.inside(unix.ETH_P_IP))
-	note(IP, forged6, s.from(source6()), s.inside(unix.ETH_P_IPV6))
+	note(byNeighbour, forgedND, s.from(target()), s.icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...))
+	note(byIP, forged4, s.from(source4()), s.inside(unix.ETH_P_IP))
+	note(byIP, forged6, s.from(source6()), s.inside(unix.ETH_P_IPV6))
 	if s.bridge() {
-		note(ARP, forgedARP, []field{arpHardware(), arpSender()}, s.arp())
-		note(Hardware, forgedMACs, []field{hardwareSource()})
+		note(byARP, forgedARP, []field{arpHardware(), arpSender()}, s.arp())
+		note(byMAC, forgedMACs, []field{hardwareSource()})
 	}
 	return c
 }

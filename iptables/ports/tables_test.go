@@ -13,6 +13,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
+// tables are those of the network namespace of a test.
+var tables ports.Tables
+
 func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 
 func nft(t testing.TB, command string) string {
@@ -57,18 +60,18 @@ func pods(mode ports.Mode, n int) ports.State {
 
 func write(t testing.TB, want ports.State) {
 	t.Helper()
-	have, whole, err := ports.Read()
+	have, whole, err := tables.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ports.Write(have, want, whole); err != nil {
+	if err := tables.Write(have, want, whole); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func holds(t testing.TB, when string, want ports.State, wantWhole bool) {
 	t.Helper()
-	have, whole, err := ports.Read()
+	have, whole, err := tables.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,7 @@ func holds(t testing.TB, when string, want ports.State, wantWhole bool) {
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	nft(t, "add table bridge weave; add chain bridge weave prerouting { type filter hook prerouting priority 0; }")
-	if _, err := ports.Remove(); err != nil {
+	if _, err := tables.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	foreign := ruleset(t)
@@ -97,7 +100,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 	}
 	for _, want := range []int{2, 0} {
-		if removed, err := ports.Remove(); len(removed) != want || err != nil {
+		if removed, err := tables.Remove(); len(removed) != want || err != nil {
 			t.Errorf("removed: %q, %v; want %d", removed, err, want)
 		}
 	}
@@ -190,14 +193,14 @@ func TestTamperingIsSeen(t *testing.T) {
 	write(t, s)
 	for name, command := range tampering() {
 		nft(t, command)
-		have, whole, err := ports.Read()
+		have, whole, err := tables.Read()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if whole && have.Equal(s) {
 			t.Errorf("%s: not seen\n%s", name, ruleset(t))
 		}
-		if err := ports.Write(have, s, whole); err != nil {
+		if err := tables.Write(have, s, whole); err != nil {
 			t.Fatal(err)
 		}
 		holds(t, "after "+name, s, true)

@@ -1,10 +1,10 @@
 // Package binding keeps pods from sending with addresses that are not theirs.
 //
 //	ports that lead to pods, and what is behind them (host) ──┐
-//	which pod has which address (API) ────────────────────────┴─▶ Bindings.Decide ─▶ Guard ─▶ tables (iptables/ports)
+//	which pod has which address (API) ────────────────────────┴─▶ bindings.decide ─▶ Guard ─▶ tables (iptables/ports)
 //	                                         forged sources ◀── Reporter ◀── Guard ◀──────────┘
 //
-//	Bindings   decides which addresses are bound to which port
+//	bindings   decides which addresses are bound to which port
 //	Guard      follows the interfaces of the node, and keeps the tables as the bindings demand
 //	Reporter   logs, counts and passes on which pods send with addresses that are not theirs
 //
@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,6 +28,22 @@ import (
 // maxAddrs bounds the addresses that are kept of one port. A pod that gives itself more keeps its first ones.
 const maxAddrs = 64
 
+// Config is what the operator wants.
+type Config struct {
+	Mode ports.Mode
+	// Audit is how long a node that had pods has to be free of doubtful frames before forged sources are dropped.
+	Audit     time.Duration
+	AllowVLAN bool
+	// Types are the EtherTypes that pods may send beside IPv4, IPv6 and ARP.
+	Types []uint16
+	// Prefixes are bound by what the kernel has alone.
+	Prefixes []netip.Prefix
+	// Routing are the namespaces whose pods route for others.
+	Routing []string
+	// Booting is set if no pod can run yet: there is nothing to audit.
+	Booting bool
+}
+
 // Owner is the pod that the API gives an address.
 type Owner struct {
 	UID             types.UID
@@ -35,6 +52,7 @@ type Owner struct {
 	Local bool
 }
 
+// String returns the namespace and the name.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name }
 
 // remade reports whether two owners are one pod, whose object may have been made again, as that of a static pod is.
@@ -42,7 +60,7 @@ func (o Owner) remade(other Owner) bool {
 	return o.Namespace == other.Namespace && o.Name == other.Name
 }
 
-// API is what the objects of the API say.
+// API answers what the objects of the API hold.
 type API struct {
 	// Owner returns the pod that has an address, and whether there is one.
 	Owner func(netip.Addr) (Owner, bool)
@@ -50,19 +68,19 @@ type API struct {
 	InRange func(netip.Addr) bool
 }
 
-// Reason says why the sources of a port are not bound.
-type Reason string
+// unboundReason is why the sources of a port are not bound.
+type unboundReason string
 
 // The reasons.
 const (
-	NoAddress Reason = "no-address" // the kernel has no address behind the port, or cannot tell
-	NoPod     Reason = "no-pod"     // no pod of this node has an address that is behind the port
-	Second    Reason = "second"     // the pod has another port
-	Routing   Reason = "routing"    // the pod is in a namespace that routes
+	noAddress unboundReason = "no-address" // the kernel has no address behind the port, or cannot tell
+	noPod     unboundReason = "no-pod"     // no pod of this node has an address that is behind the port
+	second    unboundReason = "second"     // the pod has another port
+	routing   unboundReason = "routing"    // the pod is in a namespace that routes
 )
 
-// Reasons returns all reasons.
-func Reasons() []Reason { return []Reason{NoAddress, NoPod, Second, Routing} }
+// unboundReasons returns all reasons.
+func unboundReasons() []unboundReason { return []unboundReason{noAddress, noPod, second, routing} }
 
 // port is what is known of a port.
 type port struct {
@@ -77,16 +95,16 @@ type port struct {
 	seen, bound []netip.Addr
 }
 
-// Bindings decides which addresses are whose port's.
-type Bindings struct {
+// bindings decides which addresses are whose port's.
+type bindings struct {
 	api    API
 	config Config
 	ports  map[int]*port // by index
 }
 
-// New returns bindings that go on from the sources that the kernel's tables hold.
-func New(api API, config Config, kept map[ports.Source]string) *Bindings {
-	b := &Bindings{api: api, config: config, ports: map[int]*port{}}
+// newBindings returns bindings that go on from the sources that the kernel's tables hold.
+func newBindings(api API, config Config, kept map[ports.Source]string) *bindings {
+	b := &bindings{api: api, config: config, ports: map[int]*port{}}
 	for s, name := range kept {
 		p := b.port(s.Port)
 		p.mac = s.MAC
@@ -101,11 +119,11 @@ func New(api API, config Config, kept map[ports.Source]string) *Bindings {
 }
 
 // ofOperator reports whether an address is in a prefix that the operator named.
-func (b *Bindings) ofOperator(a netip.Addr) bool {
+func (b *bindings) ofOperator(a netip.Addr) bool {
 	return slices.ContainsFunc(b.config.Prefixes, func(q netip.Prefix) bool { return q.Contains(a) })
 }
 
-func (b *Bindings) port(index int) *port {
+func (b *bindings) port(index int) *port {
 	p := b.ports[index]
 	if p == nil {
 		p = &port{}
@@ -114,8 +132,8 @@ func (b *Bindings) port(index int) *port {
 	return p
 }
 
-// SetPorts takes the ports that there are. What was known of others is forgotten.
-func (b *Bindings) SetPorts(list []host.Port) {
+// setPorts takes the ports that there are. What was known of others is forgotten.
+func (b *bindings) setPorts(list []host.Port) {
 	now := make(map[int]*port, len(list))
 	for _, h := range list {
 		p := b.port(h.Index)
@@ -125,8 +143,8 @@ func (b *Bindings) SetPorts(list []host.Port) {
 	b.ports = now
 }
 
-// SetBehind takes what the kernel has behind a port.
-func (b *Bindings) SetBehind(index int, behind host.Behind) {
+// setBehind takes what the kernel has behind a port.
+func (b *bindings) setBehind(index int, behind host.Behind) {
 	p := b.ports[index]
 	if p == nil {
 		return
@@ -139,22 +157,22 @@ func (b *Bindings) SetBehind(index int, behind host.Behind) {
 	}
 }
 
-// Result is what Decide finds.
-type Result struct {
+// result is what Decide finds.
+type result struct {
 	// Bound are the indexes of the ports whose sources are bound, and Sources these sources with their pods.
 	Bound   []int
 	Sources map[ports.Source]string
 	// Routing are the indexes of the ports of pods that route.
 	Routing []int
 	// Unbound holds the other ports -> why their sources are not bound.
-	Unbound map[int]Reason
+	Unbound map[int]unboundReason
 	// Unlisted are addresses behind the port of a pod that the API gives to nobody -> the pod.
 	Unlisted map[netip.Addr]types.UID
 }
 
-// Decide returns what the tables should hold.
-func (b *Bindings) Decide(taken []ports.MAC) Result {
-	r := Result{Sources: map[ports.Source]string{}, Unbound: map[int]Reason{}, Unlisted: map[netip.Addr]types.UID{}}
+// decide returns what the tables should hold.
+func (b *bindings) decide(taken []ports.MAC) result {
+	r := result{Sources: map[ports.Source]string{}, Unbound: map[int]unboundReason{}, Unlisted: map[netip.Addr]types.UID{}}
 	sorted := b.sorted()
 	b.findOwners(sorted)
 	b.updateMACs(sorted, taken)
@@ -162,7 +180,7 @@ func (b *Bindings) Decide(taken []ports.MAC) Result {
 	for _, p := range sorted {
 		if slices.Contains(b.config.Routing, p.owner.Namespace) {
 			r.Routing = append(r.Routing, p.Index)
-			r.Unbound[p.Index] = Routing
+			r.Unbound[p.Index] = routing
 			continue
 		}
 		addrs := b.addrsOf(p, holders)
@@ -180,7 +198,7 @@ func (b *Bindings) Decide(taken []ports.MAC) Result {
 }
 
 // sorted returns the ports by index: the kernel gives later interfaces higher ones.
-func (b *Bindings) sorted() []*port {
+func (b *bindings) sorted() []*port {
 	out := make([]*port, 0, len(b.ports))
 	for _, p := range b.ports {
 		out = append(out, p)
@@ -200,7 +218,7 @@ func (p *port) name() string {
 // findOwners finds the pods behind the ports, and binds the addresses that the API says they have. The first address
 // of a port that is a local pod's decides: a pod can add addresses only after the network was made for it. Who has an
 // address keeps it, unless the API gives it to another pod by now, whose port has it too.
-func (b *Bindings) findOwners(sorted []*port) {
+func (b *bindings) findOwners(sorted []*port) {
 	for _, p := range sorted {
 		for _, a := range p.seen {
 			o, found := b.api.Owner(a)
@@ -211,7 +229,7 @@ func (b *Bindings) findOwners(sorted []*port) {
 				if q.owner.remade(o) || b.lives(q) {
 					continue
 				}
-				q.bound = without(q.bound, a)
+				q.bound = slices.DeleteFunc(q.bound, func(b netip.Addr) bool { return a == b })
 			}
 			if q := portOf(sorted, o.UID); q != nil && q != p {
 				continue
@@ -225,7 +243,7 @@ func (b *Bindings) findOwners(sorted []*port) {
 }
 
 // lives reports whether the API still gives the pod of a port one of the port's addresses.
-func (b *Bindings) lives(p *port) bool {
+func (b *bindings) lives(p *port) bool {
 	return slices.ContainsFunc(p.bound, func(a netip.Addr) bool {
 		o, found := b.api.Owner(a)
 		return found && o.remade(p.owner)
@@ -252,13 +270,9 @@ func portOf(sorted []*port, uid types.UID) *port {
 	return nil
 }
 
-func without(addrs []netip.Addr, a netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(addrs, func(b netip.Addr) bool { return a == b })
-}
-
 // updateMACs follows the hardware addresses behind the ports of bridges. A pod does not get one that another port or
 // another interface of the node has.
-func (b *Bindings) updateMACs(sorted []*port, taken []ports.MAC) {
+func (b *bindings) updateMACs(sorted []*port, taken []ports.MAC) {
 	held := map[ports.MAC]*port{}
 	for _, p := range sorted {
 		if p.mac != (ports.MAC{}) && held[p.mac] == nil {
@@ -295,7 +309,7 @@ func (p *port) on(a netip.Addr) link {
 }
 
 // holders returns which port has an address: that which it is bound to or, of those that show it, the first.
-func (b *Bindings) holders(sorted []*port) map[link]*port {
+func (b *bindings) holders(sorted []*port) map[link]*port {
 	out := map[link]*port{}
 	put := func(p *port, addrs []netip.Addr) {
 		for _, a := range addrs {
@@ -304,21 +318,21 @@ func (b *Bindings) holders(sorted []*port) map[link]*port {
 			}
 		}
 	}
-	for _, p := range sorted {
-		put(p, p.bound)
-	}
-	for _, p := range sorted {
-		put(p, p.behind.Addrs)
-	}
-	for _, p := range sorted {
-		put(p, p.behind.Elsewhere)
+	for _, addrs := range []func(*port) []netip.Addr{
+		func(p *port) []netip.Addr { return p.bound },
+		func(p *port) []netip.Addr { return p.behind.Addrs },
+		func(p *port) []netip.Addr { return p.behind.Elsewhere },
+	} {
+		for _, p := range sorted {
+			put(p, addrs(p))
+		}
 	}
 	return out
 }
 
 // addrsOf returns the addresses that frames of a port may come from: those that were bound, its link-local ones, those
 // of the operator's prefixes and, while its pod is not known, those that may be the pod's.
-func (b *Bindings) addrsOf(p *port, holders map[link]*port) []netip.Addr {
+func (b *bindings) addrsOf(p *port, holders map[link]*port) []netip.Addr {
 	out := slices.Clone(p.bound)
 	put := func(a netip.Addr) {
 		if len(out) < maxAddrs && !slices.Contains(out, a) {
@@ -344,7 +358,7 @@ func (b *Bindings) addrsOf(p *port, holders map[link]*port) []netip.Addr {
 }
 
 // unbound returns why the sources of a port are not bound; empty if they are.
-func (b *Bindings) unbound(p *port, addrs []netip.Addr, sorted []*port) Reason {
+func (b *bindings) unbound(p *port, addrs []netip.Addr, sorted []*port) unboundReason {
 	global := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() })
 	switch {
 	case global && (!p.Bridge || p.mac != ports.MAC{}):
@@ -352,15 +366,15 @@ func (b *Bindings) unbound(p *port, addrs []netip.Addr, sorted []*port) Reason {
 	case slices.ContainsFunc(sorted, func(q *port) bool {
 		return q != p && q.NetNSID == p.NetNSID && q.NetNSID >= 0 && q.owner.UID != ""
 	}):
-		return Second
+		return second
 	case len(p.seen) == 0 || p.Bridge && p.mac == ports.MAC{}:
-		return NoAddress
+		return noAddress
 	}
-	return NoPod
+	return noPod
 }
 
 // addUnlisted adds the addresses behind the port of a known pod that no pod has.
-func (b *Bindings) addUnlisted(p *port, to map[netip.Addr]types.UID) {
+func (b *bindings) addUnlisted(p *port, to map[netip.Addr]types.UID) {
 	if p.owner.UID == "" {
 		return
 	}
@@ -371,8 +385,8 @@ func (b *Bindings) addUnlisted(p *port, to map[netip.Addr]types.UID) {
 	}
 }
 
-// Owners returns the pods behind the ports, as far as they are known.
-func (b *Bindings) Owners() map[int]Owner {
+// owners returns the pods behind the ports, as far as they are known.
+func (b *bindings) owners() map[int]Owner {
 	out := make(map[int]Owner, len(b.ports))
 	for index, p := range b.ports {
 		if p.owner.UID != "" {

@@ -24,14 +24,14 @@ func addrs(text string) (out []netip.Addr) {
 
 // node is a node whose pods come and go.
 type node struct {
-	*Bindings
+	*bindings
 	pods  map[netip.Addr]Owner
 	ports []host.Port
 }
 
 func newNode(kept map[ports.Source]string) *node {
 	n := &node{pods: map[netip.Addr]Owner{}}
-	n.Bindings = New(API{
+	n.bindings = newBindings(API{
 		Owner:   func(a netip.Addr) (Owner, bool) { o, found := n.pods[a]; return o, found },
 		InRange: netip.MustParsePrefix("10.0.0.0/16").Contains,
 	}, Config{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/64")}, Routing: []string{"vpn"}}, kept)
@@ -54,18 +54,18 @@ func (n *node) port(index int, has string) {
 
 func (n *node) set(p host.Port, mac byte, has, elsewhere string) {
 	n.ports = append(slices.DeleteFunc(n.ports, func(q host.Port) bool { return q.Index == p.Index }), p)
-	n.SetPorts(n.ports)
-	n.SetBehind(p.Index, host.Behind{MAC: net.HardwareAddr{2, 0, 0, 0, 0, mac}, Addrs: addrs(has), Elsewhere: addrs(elsewhere)})
+	n.setPorts(n.ports)
+	n.setBehind(p.Index, host.Behind{MAC: net.HardwareAddr{2, 0, 0, 0, 0, mac}, Addrs: addrs(has), Elsewhere: addrs(elsewhere)})
 }
 
 func (n *node) remove(index int) {
 	n.ports = slices.DeleteFunc(n.ports, func(q host.Port) bool { return q.Index == index })
-	n.SetPorts(n.ports)
+	n.setPorts(n.ports)
 }
 
 // text returns what is decided, a line for each port.
 func (n *node) text() string {
-	r := n.Decide([]ports.MAC{{2, 0, 0, 0, 0, 99}})
+	r := n.decide([]ports.MAC{{2, 0, 0, 0, 0, 99}})
 	var lines []string
 	for _, p := range n.ports {
 		var has []string
@@ -90,12 +90,26 @@ func (n *node) text() string {
 	return strings.Join(lines, "\n")
 }
 
-func TestS104_BindingsOfPorts(t *testing.T) {
-	for name, test := range map[string]struct {
-		kept map[ports.Source]string
-		does func(n *node)
-		want string
-	}{
+// bindingTest does something on a node, and wants these bindings then.
+type bindingTest struct {
+	kept map[ports.Source]string
+	does func(n *node)
+	want string
+}
+
+func (c bindingTest) run(t *testing.T) {
+	n := newNode(c.kept)
+	c.does(n)
+	if got := n.text(); got != c.want {
+		t.Errorf("got\n%s\nwant\n%s", got, c.want)
+	}
+	if again := n.text(); again != c.want {
+		t.Errorf("the second time\n%s", again)
+	}
+}
+
+func TestS104_PodsOfPorts(t *testing.T) {
+	for name, test := range map[string]bindingTest{
 		"a pod": {does: func(n *node) {
 			n.api("a/web", "1", "10.0.0.2 fd00::2")
 			n.port(5, "10.0.0.2 fd00::2 fe80::5")
@@ -154,6 +168,13 @@ func TestS104_BindingsOfPorts(t *testing.T) {
 			{Port: 5, MAC: ports.MAC{2, 0, 0, 0, 0, 7}, Addr: netip.MustParseAddr("10.0.0.2")}: "a/web",
 			{Port: 5, MAC: ports.MAC{2, 0, 0, 0, 0, 7}, Addr: netip.MustParseAddr("10.0.0.9")}: "not known yet"},
 			does: func(n *node) { n.port(5, "") }, want: "5: a/web 10.0.0.2@5"},
+	} {
+		t.Run(name, test.run)
+	}
+}
+
+func TestS104_AddressesOfPorts(t *testing.T) {
+	for name, test := range map[string]bindingTest{
 		"a status that lacks a family": {does: func(n *node) {
 			n.api("a/web", "1", "10.0.0.2")
 			n.port(5, "10.0.0.2 fd00::2")
@@ -209,15 +230,6 @@ func TestS104_BindingsOfPorts(t *testing.T) {
 			n.set(host.Port{Index: 6, NetNSID: 6}, 6, "10.0.0.3 fe80::1", "")
 		}, want: "5: a/web 10.0.0.2@0 fe80::1@0\n6: a/db 10.0.0.3@0 fe80::1@0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(test.kept)
-			test.does(n)
-			if got := n.text(); got != test.want {
-				t.Errorf("got\n%s\nwant\n%s", got, test.want)
-			}
-			if again := n.text(); again != test.want {
-				t.Errorf("the second time\n%s", again)
-			}
-		})
+		t.Run(name, test.run)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/pkg/errors"
@@ -37,26 +36,8 @@ const (
 type Kernel interface {
 	Read() (have ports.State, whole bool, err error)
 	Write(have, want ports.State, whole bool) error
-	// Generation returns a number that changes when the tables do.
-	Generation() (uint32, error)
 	Forged() ([]ports.Forgery, error)
 	Dropped() (map[ports.Reason]uint64, error)
-}
-
-// Config is what the operator wants.
-type Config struct {
-	Mode ports.Mode
-	// Audit is how long a node that had pods has to be free of doubtful frames before forged sources are dropped.
-	Audit     time.Duration
-	AllowVLAN bool
-	// Types are the EtherTypes that pods may send beside IPv4, IPv6 and ARP.
-	Types []uint16
-	// Prefixes are bound by what the kernel has alone.
-	Prefixes []netip.Prefix
-	// Routing are the namespaces whose pods route for others.
-	Routing []string
-	// Booting is set if no pod can run yet: there is nothing to audit.
-	Booting bool
 }
 
 // Guard keeps the ports of pods guarded: frames with a source that is not the pod's, frames with which a pod bypasses
@@ -71,10 +52,12 @@ type Guard struct {
 	// whenever they change.
 	Unlisted func(map[netip.Addr]types.UID)
 	Kernel   Kernel
-	Reporter *Reporter
-	Log      *slog.Logger
+	// Generation returns a number that changes when something in nftables does.
+	Generation func() (uint32, error)
+	Reporter   *Reporter
+	Log        *slog.Logger
 
-	bindings *Bindings // nil until the tables were read
+	bindings *bindings // nil until the tables were read
 	found    host.Ports
 	listed   time.Time     // when the interfaces were listed; zero if they have to be listed again
 	looks    map[int]look  // port -> when to look behind it
@@ -93,7 +76,7 @@ type Guard struct {
 	retryAt    time.Time
 }
 
-// look says when a port is looked at.
+// look is when a port is looked at.
 type look struct{ first, next time.Time }
 
 // retryBackoff returns the pauses between failing tries.
@@ -201,16 +184,16 @@ func (g *Guard) keep(reader *host.Reader, now time.Time) error {
 	if err := g.lookBehind(reader, now); err != nil {
 		return err
 	}
-	result := g.bindings.Decide(g.macs())
-	g.owners = g.bindings.Owners()
-	if err := g.write(g.want(result, now)); err != nil {
+	found := g.bindings.decide(g.macs())
+	g.owners = g.bindings.owners()
+	if err := g.write(g.want(found, now)); err != nil {
 		return err
 	}
-	if !maps.Equal(result.Unlisted, g.unlisted) {
-		g.unlisted = result.Unlisted
-		g.Unlisted(maps.Clone(result.Unlisted))
+	if !maps.Equal(found.Unlisted, g.unlisted) {
+		g.unlisted = found.Unlisted
+		g.Unlisted(maps.Clone(found.Unlisted))
 	}
-	g.Reporter.ports(len(result.Bound), result.Unbound)
+	g.Reporter.ports(len(found.Bound), found.Unbound)
 	return g.report(now)
 }
 
@@ -220,7 +203,7 @@ func (g *Guard) readTables(now time.Time) error {
 	if now.Sub(g.read) < checkEvery {
 		return nil
 	}
-	generation, err := g.Kernel.Generation()
+	generation, err := g.Generation()
 	if err != nil {
 		return err
 	}
@@ -237,7 +220,7 @@ func (g *Guard) readTables(now time.Time) error {
 
 // begin takes over what the tables have. A node that has pods whose sources were not bound is audited first.
 func (g *Guard) begin(now time.Time) {
-	g.bindings, g.looks = New(g.API, g.Config, g.have.Sources), map[int]look{}
+	g.bindings, g.looks = newBindings(g.API, g.Config, g.have.Sources), map[int]look{}
 	if g.Config.Mode == ports.On && g.have.Mode != ports.On && len(g.found.Pods) > 0 && !g.Config.Booting &&
 		g.Config.Audit > 0 {
 		g.audit = now.Add(g.Config.Audit)
@@ -261,7 +244,7 @@ func (g *Guard) list(now time.Time) error {
 
 // lookBehind asks the kernel what is behind the ports that are due.
 func (g *Guard) lookBehind(reader *host.Reader, now time.Time) error {
-	g.bindings.SetPorts(g.found.Pods)
+	g.bindings.setPorts(g.found.Pods)
 	looks := make(map[int]look, len(g.found.Pods))
 	var failed error
 	for _, p := range g.found.Pods {
@@ -275,7 +258,7 @@ func (g *Guard) lookBehind(reader *host.Reader, now time.Time) error {
 				// The namespace may be gone; another port must not suffer from it.
 				failed = errors.Wrapf(err, "looking behind port %s", p.Name)
 			} else {
-				g.bindings.SetBehind(p.Index, behind)
+				g.bindings.setBehind(p.Index, behind)
 			}
 			l.next = now.Add(g.nextLook(p.Index, now.Sub(l.first)))
 		}
@@ -308,7 +291,7 @@ func (g *Guard) macs() []ports.MAC {
 }
 
 // want returns what the tables should hold.
-func (g *Guard) want(r Result, now time.Time) ports.State {
+func (g *Guard) want(r result, now time.Time) ports.State {
 	s := ports.State{Mode: g.mode(now), AllowVLAN: g.Config.AllowVLAN, OnlyTypes: g.Isolating(), Types: g.Config.Types,
 		Bound: r.Bound, Exempt: append(r.Routing, g.found.Others...), Sources: r.Sources}
 	for _, p := range g.found.Pods {
@@ -354,66 +337,4 @@ func (g *Guard) write(want ports.State) error {
 	}
 	g.have, g.whole, g.wrote = want, true, true
 	return nil
-}
-
-// report reports the forged sources. The port of one that may be honest is looked at again, at once: its pod may have
-// another hardware address now.
-func (g *Guard) report(now time.Time) error {
-	if g.Config.Mode == ports.Off || now.Before(g.Reporter.next) {
-		return nil
-	}
-	g.Reporter.next = now.Add(checkEvery)
-	forged, err := g.Kernel.Forged()
-	if err != nil {
-		return g.unread(err)
-	}
-	dropped, err := g.Kernel.Dropped()
-	if err != nil {
-		return g.unread(err)
-	}
-	g.Reporter.count(dropped)
-	for _, f := range g.Reporter.fresh(forged) {
-		l := g.looks[f.Port]
-		l.next = now
-		g.looks[f.Port] = l
-		taken, plain := g.holder(f)
-		if !plain && !g.audit.IsZero() {
-			g.audit = now.Add(g.Config.Audit)
-		}
-		g.Reporter.forged(f, g.name(f.Port), g.owners[f.Port], taken, g.mode(now) == ports.On, now)
-	}
-	g.Reporter.sumUp(now)
-	return nil
-}
-
-// unread handles an error about tables that were there a moment ago: if they are gone, that is drift.
-func (g *Guard) unread(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		g.read = time.Time{}
-		return nil
-	}
-	return err
-}
-
-// holder returns whose address a forged source is, and whether it is plainly forged: another pod's or the node's.
-func (g *Guard) holder(f ports.Forgery) (whose string, plain bool) {
-	if o, found := g.API.Owner(f.Addr); found && f.Addr.IsValid() && o != g.owners[f.Port] {
-		return o.String(), true
-	}
-	for s, pod := range g.have.Sources {
-		if s.Port != f.Port && (s.Addr == f.Addr || !f.Addr.IsValid() && s.MAC == f.MAC) {
-			return pod, true
-		}
-	}
-	return "", false
-}
-
-// name returns the name of a port.
-func (g *Guard) name(index int) string {
-	for _, p := range g.found.Pods {
-		if p.Index == index {
-			return p.Name
-		}
-	}
-	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 	"github.com/weave-npc/weave-npc/test/await"
@@ -46,7 +47,7 @@ func guarded(b *ifaces.Node, when string, tags bool, want []int) {
 	var whole bool
 	var err error
 	await.That(b, when, func() bool {
-		s, whole, err = ports.Read()
+		s, whole, err = ports.Tables{}.Read()
 		return err == nil && whole == (want != nil) && slices.Equal(s.Bridged, want) && s.AllowVLAN == tags
 	})
 }
@@ -55,6 +56,7 @@ func guarded(b *ifaces.Node, when string, tags bool, want []int) {
 func start(t *testing.T, g *Guard, log io.Writer) (stop func()) {
 	t.Helper()
 	g.Log = slog.New(slog.NewTextHandler(log, nil))
+	g.Generation = iptables.Generation
 	g.Isolating, g.Unlisted = func() bool { return false }, func(map[netip.Addr]types.UID) {}
 	g.Reporter = NewReporter(prometheus.NewRegistry(), g.Log, func(Owner, string) {})
 	ctx, cancel := context.WithCancel(t.Context())

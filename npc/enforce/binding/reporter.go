@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/weave-npc/weave-npc/iptables/ports"
-	"github.com/weave-npc/weave-npc/npc/observe/dedup"
 )
 
 // Reporter reports which pods send with addresses that are not theirs.
 type Reporter struct {
-	log   *dedup.Log[ports.Forgery, int, entry]
+	log   *slog.Logger
 	event func(pod Owner, text string)
+	// limits holds port -> how many lines there may be about it.
+	limits map[int]*limit
 
 	seen     map[ports.Forgery]bool // in the kernel at the last look
 	counted  map[ports.Reason]uint64
@@ -28,12 +30,25 @@ type Reporter struct {
 	audit   prometheus.Gauge
 }
 
-// entry is what a line of the log says.
-type entry struct {
-	forgery    ports.Forgery
-	port       string
-	pod, whose string
-	dropped    bool
+// At most maxBurst lines of the log are about one port at once, and one in slowestLine in the long run.
+const (
+	maxBurst    = 3
+	slowestLine = 10 * time.Second
+)
+
+// limit limits the lines about a port.
+type limit struct {
+	*rate.Limiter
+	omitted int // forged sources without a line since the last line
+}
+
+// forgedSource is a forged source, with names.
+type forgedSource struct {
+	ports.Forgery
+	port    string // its name
+	pod     Owner  // behind the port; zero if it is not known
+	whose   string // the pod that has the address; empty if none is known
+	dropped bool
 }
 
 // NewReporter returns a reporter, and registers its metrics. event is called for each forged source, with the pod that
@@ -44,7 +59,7 @@ func NewReporter(r prometheus.Registerer, log *slog.Logger, event func(pod Owner
 		r.MustRegister(g)
 		return g
 	}
-	n := &Reporter{event: event,
+	n := &Reporter{log: log, event: event, limits: map[int]*limit{},
 		bound: gauge("weavenpc_bound_ports", "Ports of pods whose frames pass only with the pod's own addresses."),
 		audit: gauge("weavenpc_binding_audit",
 			"Whether forged sources pass for now, because the node had pods before their sources were bound."),
@@ -58,12 +73,6 @@ func NewReporter(r prometheus.Registerer, log *slog.Logger, event func(pod Owner
 	for _, why := range ports.Reasons() {
 		n.frames.WithLabelValues(string(why))
 	}
-	n.log = dedup.New[ports.Forgery](func(e entry, _ int, _ time.Duration) {
-		log.Warn("a pod sends with an address that is not its own", "pod", e.pod, "port", e.port, "kind", e.forgery.Kind,
-			"address", addressText(e.forgery), "mac", macText(e.forgery.MAC), "address_of", e.whose, "dropped", e.dropped)
-	}, func(number, port int) {
-		log.Warn("more pods send with addresses that are not their own", "number", number, "most_from_port", port)
-	})
 	return n
 }
 
@@ -87,13 +96,13 @@ func (n *Reporter) setAudit(until time.Time) {
 }
 
 // ports records how many ports are bound, and why others are not.
-func (n *Reporter) ports(bound int, unbound map[int]Reason) {
+func (n *Reporter) ports(bound int, unbound map[int]unboundReason) {
 	n.bound.Set(float64(bound))
-	number := map[Reason]int{}
+	number := map[unboundReason]int{}
 	for _, why := range unbound {
 		number[why]++
 	}
-	for _, why := range Reasons() {
+	for _, why := range unboundReasons() {
 		n.unbound.WithLabelValues(string(why)).Set(float64(number[why]))
 	}
 }
@@ -122,22 +131,42 @@ func (n *Reporter) fresh(now []ports.Forgery) (fresh []ports.Forgery) {
 	return fresh
 }
 
-// forged reports a forged source. whose is the pod that has the address, if any.
-func (n *Reporter) forged(f ports.Forgery, port string, pod Owner, whose string, dropped bool, now time.Time) {
-	e := entry{forgery: f, port: port, whose: whose, dropped: dropped}
-	if pod.Name != "" {
-		e.pod = pod.String()
+// forged reports a forged source in the log, and as an Event of the pod.
+func (n *Reporter) forged(f forgedSource) {
+	l := n.limits[f.Port]
+	if l == nil {
+		l = &limit{rate.NewLimiter(rate.Every(slowestLine), maxBurst), 0}
+		n.limits[f.Port] = l
 	}
-	if n.log.Add(f, f.Port, e, 1, now) == 0 && pod.UID != "" {
-		what := "passes for now"
-		if dropped {
-			what = "is dropped"
-		}
-		n.event(pod, fmt.Sprintf("sends with an address that is not its own (%s %s), which %s", f.Kind, addressText(f), what))
+	if !l.Allow() {
+		l.omitted++
+		return
+	}
+	pod, what := "", "passes for now"
+	if f.pod.Name != "" {
+		pod = f.pod.String()
+	}
+	if f.dropped {
+		what = "is dropped"
+	}
+	n.log.Warn("a pod sends with an address that is not its own", "pod", pod, "port", f.port, "kind", f.Kind,
+		"address", addressText(f.Forgery), "mac", macText(f.MAC), "address_of", f.whose, "dropped", f.dropped,
+		"omitted", l.omitted)
+	l.omitted = 0
+	if f.pod.UID != "" {
+		n.event(f.pod, fmt.Sprintf("sends with an address that is not its own (%s %s), which %s",
+			f.Kind, addressText(f.Forgery), what))
 	}
 }
 
-func (n *Reporter) sumUp(now time.Time) { n.log.SumUp(now) }
+// forget forgets the ports that are gone.
+func (n *Reporter) forget(there map[int]look) {
+	for port := range n.limits {
+		if _, found := there[port]; !found {
+			delete(n.limits, port)
+		}
+	}
+}
 
 func addressText(f ports.Forgery) string {
 	if !f.Addr.IsValid() {

@@ -45,7 +45,7 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 	if err != nil {
 		return removed, err
 	}
-	ours, err := ports.Remove()
+	ours, err := ports.Tables{}.Remove()
 	for _, t := range ours {
 		removed = append(removed, "nftables "+t)
 	}

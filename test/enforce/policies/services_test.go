@@ -84,6 +84,9 @@ ingress: [{from: [{ipBlock: {cidr: $out4/32}}, {ipBlock: {cidr: $out6/128}}]}]`)
 // expectNoneSpoofed sends from db what claims to come from web, to web, on their node and from the other one.
 func expectNoneSpoofed(t *testing.T, w *e2e.Cluster) {
 	t.Helper()
+	for _, d := range w.Daemons {
+		d.Log.Expect("sends with an address that is not its own")
+	}
 	e2e.EachFamily(func(family int) {
 		web := w.Hosts["web"].Addr(family)
 		for _, from := range []string{"db", "api"} {

@@ -121,7 +121,7 @@ func (d *daemon) bind(config binding.Config, e *eventReporter) {
 	}
 	d.guard = &binding.Guard{Attachment: d.attachment, Config: config,
 		API:       binding.API{Owner: owner, InRange: lookup.InRange},
-		Isolating: lookup.AnyIsolated, Unlisted: func(map[netip.Addr]types.UID) {}, Kernel: ports.Tables{},
+		Isolating: lookup.AnyIsolated, Unlisted: func(map[netip.Addr]types.UID) {}, Kernel: ports.Tables{}, Generation: iptables.Generation,
 		Reporter: binding.NewReporter(d.registry, d.log, e.Forged), Log: d.log}
 }
 
