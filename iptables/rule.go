@@ -139,3 +139,23 @@ const (
 		"32 0 0 20,7 0 0 0,32 0 0 36,29 0 1 0," +
 		"6 0 0 65535,6 0 0 0"
 )
+
+// OwnErrorIPv4 and OwnErrorIPv6 are programs of the same kind. They match ICMP errors whose source is the destination
+// of the packet that they quote. The caller has to make sure that the packet is an ICMP error.
+//
+// The quoted header follows eight bytes of ICMP (RFC 792, RFC 4443); its destination is at a fixed place whatever
+// follows it. The IPv4 program skips options of the outer header. The IPv6 one does not match a packet with an
+// extension header before ICMPv6.
+//
+//	ldx 4*([0]&0xf); ld [x+24]; tax; ld [12]; jeq x, yes, no      (IPv4)
+//	ldb [6]; jeq #58, next, no                                    (IPv6)
+//	ld [src]; tax; ld [quoted dst]; jeq x, next, no               (IPv6, four times)
+const (
+	OwnErrorIPv4 = "7,177 0 0 0,64 0 0 24,7 0 0 0,32 0 0 12,29 0 1 0,6 0 0 65535,6 0 0 0"
+	OwnErrorIPv6 = "20,48 0 0 6,21 0 17 58," +
+		"32 0 0 8,7 0 0 0,32 0 0 72,29 0 13 0," +
+		"32 0 0 12,7 0 0 0,32 0 0 76,29 0 9 0," +
+		"32 0 0 16,7 0 0 0,32 0 0 80,29 0 5 0," +
+		"32 0 0 20,7 0 0 0,32 0 0 84,29 0 1 0," +
+		"6 0 0 65535,6 0 0 0"
+)

@@ -43,9 +43,7 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	put(naming.DefaultChain, "local pods that are not isolated, ingress", b.Default(cs.family.ip, npc.Ingress)...)
 	put(naming.EgressDefaultChain, "local pods that are not isolated, egress", b.Default(cs.family.ip, npc.Egress)...)
 	for _, d := range npc.Directions {
-		if b.RepliesApart() {
-			put(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
-		}
+		put(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
 		roots[d] = put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(),
 			b.Isolated(cs.family.ip, d)...)
 		roots[d].lazy = true
@@ -68,6 +66,7 @@ func (cs *Chains) SetBase(b *rules.Base) {
 	}
 	cs.want(naming.MainChain).setTail(b.ToPods(cs.family.ip))
 	cs.want(naming.EgressChain).setTail(b.FromPods(cs.family.ip))
+	cs.want(naming.RepliesChain(npc.Egress)).setTail(b.Replies(cs.family.ip, npc.Egress))
 	cs.want(naming.IngressChain).setTail(b.Isolated(cs.family.ip, npc.Ingress))
 	for _, d := range npc.Directions {
 		cs.want(naming.NewChain(d)).setTail(b.Default(cs.family.ip, d))

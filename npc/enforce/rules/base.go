@@ -11,10 +11,12 @@ import (
 )
 
 const (
-	established = "-m conntrack --ctstate ESTABLISHED,RELATED"
-	notNew      = "-m conntrack ! --ctstate NEW,UNTRACKED"
-	invalid     = "-m conntrack --ctstate INVALID"
-	firstOnes   = "-m conntrack --ctstate NEW,UNTRACKED"
+	established = "-m conntrack --ctstate ESTABLISHED"
+	related     = "-m conntrack --ctstate RELATED"
+	// opening matches packets that open connections. Those that helpers of conntrack expect are among them; so are ICMP
+	// errors, which other rules match before.
+	opening    = "-m conntrack --ctstate NEW,RELATED,UNTRACKED"
+	notOpening = "-m conntrack ! --ctstate NEW,RELATED,UNTRACKED"
 )
 
 // Base renders the rules of the chains that every node has.
@@ -55,7 +57,7 @@ func (b *Base) Through() iptables.Rule {
 // ToNode returns the rule for packets of local pods to the node itself that open a connection. Multicast and broadcast
 // are not among them.
 func (b *Base) ToNode(f npc.Family) iptables.Rule {
-	return iptables.Rule{Match: "-m conntrack --ctstate NEW,UNTRACKED " +
+	return iptables.Rule{Match: opening + " " +
 		naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
 		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
 }
@@ -174,16 +176,7 @@ func (b *Base) multicastRule(f npc.Family, d npc.Direction) iptables.Rule {
 // alwaysRules returns the rules that precede all others for packets from or to local pods.
 func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 	allow := b.AllowTarget(d)
-	var rules []iptables.Rule
-	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
-		rules = b.TerminateMark.rules()
-	}
-	if !b.RepliesApart() {
-		rules = append(rules, b.Replies(f, d)...)
-	} else {
-		rules = append(rules, iptables.Rule{Match: notNew, Target: "-g " + naming.RepliesChain(d),
-			Comment: "opens no connection"})
-	}
+	rules := b.toReplies(f, d)
 	if f == npc.IPv6 {
 		if d == npc.Egress {
 			rules = append(rules, fromRouters(b.uplinkPorts(), "-g "+naming.DropChain(d))...)
@@ -202,27 +195,41 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 	return append(rules, hairpin(naming.IPTables(f), allow))
 }
 
-// Replies returns the rules for packets of open connections, which were evaluated when they were opened, and for
-// packets that neither belong to a connection nor open one. Of the latter, those of local pods are dropped; others are
-// treated like packets that open a connection.
-func (b *Base) Replies(f npc.Family, d npc.Direction) []iptables.Rule {
-	rules := []iptables.Rule{{Match: established, Target: b.AllowTarget(d), Comment: "replies"}}
-	if b.TCPLiberal {
-		return rules
+// toReplies returns the rules that lead packets that open no connection to the chain of Replies. Without
+// WEAVE-NPC-FORWARD before them, nearly all packets are replies, which pass by the shortest way.
+func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
+	var rules []iptables.Rule
+	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
+		rules = b.TerminateMark.rules()
 	}
-	rest := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-j DROP",
-		Comment: "belongs to no connection and opens none"}
-	if !b.RepliesApart() {
-		rest.Match = invalid + " " + rest.Match
-		return append(rules, rest)
+	if !b.Hooked || b.TCPLiberal {
+		rules = append(rules, iptables.Rule{Match: established, Target: b.AllowTarget(d), Comment: "replies"})
 	}
-	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d),
-		Comment: "not a known pod of this node"})
+	apart := "-g " + naming.RepliesChain(d)
+	if !b.TCPLiberal {
+		rules = append(rules, iptables.Rule{Match: notOpening, Target: apart, Comment: "opens no connection"})
+	}
+	return append(rules, iptables.Rule{Match: icmp(f) + " " + related, Target: apart, Comment: "an ICMP error"})
 }
 
-// RepliesApart reports whether Replies have a chain of their own, which saves packets that open a connection a rule.
-// After WEAVE-NPC-FORWARD few packets match Replies; without it nearly all do.
-func (b *Base) RepliesApart() bool { return b.Hooked && !b.TCPLiberal }
+// Replies returns the rules for packets of open connections, which were evaluated when they were opened, for ICMP
+// errors about them, and for packets that neither belong to a connection nor open one. Of the latter, those of local
+// pods are dropped; others are treated like packets that open a connection. So are errors of unknown addresses about
+// packets to others, as routers send them.
+func (b *Base) Replies(f npc.Family, d npc.Direction) []iptables.Rule {
+	rules := []iptables.Rule{{Match: established, Target: b.AllowTarget(d), Comment: "replies"},
+		{Match: related, Target: b.AllowTarget(d), Comment: "ICMP errors"}}
+	if d == npc.Egress {
+		rules[1] = ownError(naming.IPTables(f), b.AllowTarget(d))
+	}
+	rules = append(rules, iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()),
+		Target: "-j DROP", Comment: "belongs to no connection and opens none"})
+	if d == npc.Egress {
+		rules = append(rules, fromUplinks(b.uplinkPorts(), "-j RETURN")...)
+	}
+	return append(rules, iptables.Rule{Target: "-g " + naming.IsolatedChain(d),
+		Comment: "not a known pod of this node"})
+}
 
 // uplinkPorts returns the ports of the pods' bridge that connect to other nodes, sorted.
 func (b *Base) uplinkPorts() []string {
@@ -338,13 +345,13 @@ const BlockedMark = 0x77656176
 func (b *Base) Reports(d npc.Direction) []iptables.Rule {
 	return []iptables.Rule{
 		{
-			Match:   firstOnes,
+			Match:   opening,
 			Target:  fmt.Sprintf("-j MARK --set-xmark %#x/0xffffffff", BlockedMark),
 			Comment: "blocked: marked as ours",
 			Order:   1,
 		},
 		{
-			Match: firstOnes + " " + fmt.Sprintf(reportLimit, d),
+			Match: opening + " " + fmt.Sprintf(reportLimit, d),
 			Target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`,
 				b.NFLogGroup+uint16(d), d),
 			Comment: "blocked: reported",

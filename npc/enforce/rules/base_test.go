@@ -23,9 +23,7 @@ func chains(b *Base, f npc.Family) string {
 	chain("to pods", b.ToPods(f))
 	chain("from pods", b.FromPods(f))
 	for _, d := range npc.Directions {
-		if b.RepliesApart() {
-			chain(d.String()+" replies", b.Replies(f, d))
-		}
+		chain(d.String()+" replies", b.Replies(f, d))
 		chain(d.String()+" default", b.Default(f, d))
 		chain(d.String()+" isolated", b.Isolated(f, d))
 		chain(d.String()+" drop", b.Reports(d))

@@ -13,7 +13,10 @@
 //	rules.Render(policy, "shop", "shop/web", fits) // -m set --match-set weave-... src, and the set weave-...
 package rules
 
-import "github.com/weave-npc/weave-npc/iptables"
+import (
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+)
 
 // DHCP is allowed only where a client without an address needs it: it asks all servers by broadcast or multicast, and
 // one on its bridge answers, to an address that is not known yet. Packets between two known addresses are evaluated
@@ -72,6 +75,25 @@ func fromUplinks(ports []string, target string) []iptables.Rule {
 func routedTo(set, target string) iptables.Rule {
 	return iptables.Rule{Match: "-m physdev ! --physdev-is-bridged -m set --match-set " + set + " dst", Target: target,
 		Comment: "routed to what is behind an uplink of the bridge"}
+}
+
+// icmp matches the ICMP of a family.
+func icmp(f npc.Family) string {
+	if f == npc.IPv6 {
+		return "-p icmpv6"
+	}
+	return "-p icmp"
+}
+
+// ownError matches ICMP errors about packets that were sent to the error's source. A pod that sends errors about packets
+// to others could else end their connections, or change the path MTU to them.
+func ownError(f iptables.Family, target string) iptables.Rule {
+	program := iptables.OwnErrorIPv4
+	if f == iptables.IPv6 {
+		program = iptables.OwnErrorIPv6
+	}
+	return iptables.Rule{Match: related + ` -m bpf --bytecode "` + program + `"`, Target: target,
+		Comment: "an ICMP error about a packet to its sender"}
 }
 
 // hairpin matches a pod that reaches itself through a Service.

@@ -21,7 +21,7 @@ func Craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopac
 	var checksums gopacket.NetworkLayer
 	proto := map[gopacket.LayerType]layers.IPProtocol{layers.LayerTypeUDP: layers.IPProtocolUDP,
 		layers.LayerTypeTCP: layers.IPProtocolTCP, layers.LayerTypeICMPv6: layers.IPProtocolICMPv6,
-		layers.LayerTypeGRE: layers.IPProtocolGRE}[transport[0].LayerType()]
+		layers.LayerTypeICMPv4: layers.IPProtocolICMPv4, layers.LayerTypeGRE: layers.IPProtocolGRE}[transport[0].LayerType()]
 	if from.Is4() {
 		ip := &layers.IPv4{Version: 4, IHL: 5, TTL: hopLimit, Protocol: proto, SrcIP: from.AsSlice(),
 			DstIP: to.AsSlice(), Id: 7}

@@ -39,9 +39,9 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 	case "--hl-eq":
 		return func(_ *Table, p Packet) bool { return strconv.Itoa(int(p.HopLimit)) == args[0] }
 	case "--bytecode":
-		return func(_ *Table, p Packet) bool {
-			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
-		}
+		return func(_ *Table, p Packet) bool { return isProgram(args[0], p) }
+	case "--helper":
+		return func(_ *Table, p Packet) bool { return p.Helper == args[0] }
 	case "--tcp-flags":
 		return func(*Table, Packet) bool { return args[1] == "SYN" } // of a packet that opens a connection
 	case "--mark":
@@ -61,6 +61,17 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 		return func(_ *Table, p Packet) bool { return args[0] == "broadcast" && p.ToAll }
 	}
 	return nil
+}
+
+// isProgram reports whether a packet matches a BPF program. One that is not known matches none.
+func isProgram(program string, p Packet) bool {
+	switch program {
+	case iptables.HairpinIPv4, iptables.HairpinIPv6:
+		return p.Src == p.Dst
+	case iptables.OwnErrorIPv4, iptables.OwnErrorIPv6:
+		return p.Quoted == p.Src
+	}
+	return false
 }
 
 // isInterface reports whether an interface has a name, or begins with a name that ends in a plus.

@@ -27,7 +27,7 @@ func TestMatches(t *testing.T) {
 		set("lists", ipset.ListSet, ipset.Element{Entry: ipset.Member("addrs")}),
 	}
 	base := simulate.Packet{Src: addr("10.32.1.3"), Dst: addr("10.32.1.2"), Protocol: 6, SrcPort: 4000, DstPort: 80, In: "cni0", Out: "eth0",
-		PhysIn: "veth1", PhysOut: "veth2", ICMPType: 136, HopLimit: 255, Broadcast: true, ToAll: true}
+		PhysIn: "veth1", PhysOut: "veth2", ICMPType: 136, HopLimit: 255, Helper: "ftp", Quoted: addr("10.32.1.3"), Broadcast: true, ToAll: true}
 	for _, c := range []struct {
 		rule    string
 		without func(*simulate.Packet)
@@ -50,6 +50,8 @@ func TestMatches(t *testing.T) {
 		{"-m addrtype --dst-type BROADCAST", func(p *simulate.Packet) { p.Broadcast = false }},
 		{"-m pkttype --pkt-type broadcast", func(p *simulate.Packet) { p.ToAll = false }},
 		{`-m bpf ! --bytecode "` + iptables.HairpinIPv4 + `"`, func(p *simulate.Packet) { p.Src = p.Dst }},
+		{`-m bpf --bytecode "` + iptables.OwnErrorIPv4 + `"`, func(p *simulate.Packet) { p.Quoted = p.Dst }},
+		{"-m helper --helper ftp", func(p *simulate.Packet) { p.Helper = "tftp" }},
 		{"-m set --match-set addrs dst", func(p *simulate.Packet) { p.Dst = addr("10.32.1.9") }},
 		{"-m set --match-set ports dst,dst", func(p *simulate.Packet) { p.DstPort = 81 }},
 		{"-m set --match-set nets src", func(p *simulate.Packet) { p.Src = addr("10.32.9.9") }},

@@ -84,6 +84,10 @@ type Packet struct {
 	ToNode bool
 	// ICMPType and HopLimit count for ICMPv6.
 	ICMPType, HopLimit uint8
+	// Helper is the helper that expects the connection; empty if none does.
+	Helper string
+	// Quoted is the destination of the packet that an ICMP error quotes.
+	Quoted netip.Addr
 	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT is set if its
 	// destination was translated.
 	State string
@@ -272,7 +276,7 @@ var arguments = map[string]int{
 	"--reject-with": 1, "--mark": 1, "--tcp-flags": 2,
 	"--match-set": 2, "-p": 1,
 	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1,
-	"--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
+	"--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1, "--helper": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1, "--pkt-type": 1,
 	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1,
 	"--hashlimit-htable-expire": 1, "--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
