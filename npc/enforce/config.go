@@ -37,6 +37,8 @@ type Config struct {
 	NFLogGroup uint16
 	// AllowMcast lets all multicast pass; without it, none from or to local pods does.
 	AllowMcast bool
+	// Helpers are the names of the helpers of conntrack whose expected connections pass without being evaluated.
+	Helpers []string
 	// MaxListSize is the most members that a list:set has; a selector of more namespaces gets a flat set.
 	MaxListSize int
 	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.

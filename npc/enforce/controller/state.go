@@ -76,7 +76,7 @@ func (s *state) newIsolation(sharding networkpolicy.Sharding) *networkpolicy.Iso
 func (s *state) base() *rules.Base {
 	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.ForwardJump, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
-		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal,
+		Helpers: s.config.Helpers, NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal,
 		TerminateMark: rules.TerminateMark(s.config.TerminateMark),
 		ActiveTiers:   s.activeTiers}
 }

@@ -39,6 +39,7 @@ func TestWire(t *testing.T) {
 			}
 		}
 	}
+	helpers := func(c *enforce.Config) { c.Helpers = []string{"tftp", "ftp"} }
 	to := func(group string) func(*simulate.Packet) {
 		return func(p *simulate.Packet) { p.Dst = netip.MustParseAddr(group) }
 	}
@@ -77,6 +78,10 @@ func TestWire(t *testing.T) {
 		{name: "S53_what_a_helper_expects_out", from: web, to: client, change: in("RELATED")},
 		{name: "S53_what_a_helper_expects_where_policies_allow_it", from: client, to: "b/client", change: in("RELATED"),
 			accepted: true},
+		{name: "S53_what_an_allowed_helper_expects", from: client, to: web, accepted: true,
+			change: func(p *simulate.Packet) { p.State, p.Helper = "RELATED", "ftp" }, configure: helpers},
+		{name: "S53_what_another_helper_expects", from: client, to: web,
+			change: func(p *simulate.Packet) { p.State, p.Helper = "RELATED", "irc" }, configure: helpers},
 		{name: "S53_invalid", from: client, to: "b/client", change: in("INVALID")},
 		{name: "S53_invalid_from_a_pod", from: client, to: "outside", change: in("INVALID")},
 		{name: "S53_invalid_to_a_pod", from: "outside", to: client, change: in("INVALID")},

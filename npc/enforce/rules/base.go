@@ -31,6 +31,8 @@ type Base struct {
 	// AllowAction is the target of allowed packets if Hooked is set: ACCEPT or RETURN.
 	AllowAction string
 	AllowMcast  bool
+	// Helpers are the names of the helpers of conntrack whose expected connections pass.
+	Helpers []string
 	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
 	NFLogGroup    uint16
 	TCPLiberal    bool
@@ -204,6 +206,10 @@ func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
 	}
 	if !b.Hooked || b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: established, Target: b.AllowTarget(d), Comment: "replies"})
+	}
+	for _, name := range b.Helpers {
+		rules = append(rules, iptables.Rule{Match: related + " -m helper --helper " + name, Target: b.AllowTarget(d),
+			Comment: "helper " + name + " expects it"})
 	}
 	apart := "-g " + naming.RepliesChain(d)
 	if !b.TCPLiberal {

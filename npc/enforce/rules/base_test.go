@@ -41,7 +41,7 @@ func TestBase(t *testing.T) {
 	}{
 		{"by range", Base{Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}},
 		{"by interface, with uplinks and multicast", Base{Hooked: true, AllowAction: "RETURN", PodInterface: "cni0", BridgePort: "vethwe-bridge",
-			Uplinks: []string{"up0"}, AllowMcast: true, NFLogGroup: 10}},
+			Uplinks: []string{"up0"}, AllowMcast: true, Helpers: []string{"ftp", "tftp"}, NFLogGroup: 10}},
 		{"not hooked, TCP liberal", Base{AllowAction: "ACCEPT", PodInterface: "weave", BridgePort: "up0", Uplinks: []string{"up0"}, TCPLiberal: true, NFLogGroup: 86}},
 	} {
 		for _, f := range npc.Families {

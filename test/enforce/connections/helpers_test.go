@@ -107,6 +107,8 @@ func TestS53_WhatAHelperExpectsIsEvaluated(t *testing.T) {
 			allowed bool
 		}{
 			{name: "no_helper_is_allowed"},
+			{name: "another_is_allowed", args: []string{"--allow-helpers=tftp"}},
+			{name: "it_is_allowed", args: []string{"--allow-helpers=tftp,ftp"}, allowed: true},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				w := e2e.New(t, backend, lab.Config{})

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -29,7 +30,7 @@ type options struct {
 	ulogdPcapSize                                int64
 	kubeconfig, manifests                        string
 	podInterface                                 string
-	podCIDRs                                     []string
+	podCIDRs, helpers                            []string
 	forwardJump                                  bool
 	allowAction, failClosed, backend             string
 	established, terminateMark                   string
@@ -135,6 +136,9 @@ func (o *options) registerEnforcement(f *pflag.FlagSet) {
 		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, "+
 			"so any pod of a bridge reaches each UDP service of its isolated pods "+
 			"(broadcast is always dropped while a pod is isolated for ingress)")
+	f.StringSliceVar(&o.helpers, "allow-helpers", o.helpers,
+		"helpers of conntrack, such as ftp or tftp, whose expected connections pass: a pod with an allowed "+
+			"connection to such a server then opens any port of either end (without: they are evaluated like others)")
 	f.BoolVar(&o.allowVLAN, "allow-vlan", o.allowVLAN,
 		"let pods on a bridge send frames with a VLAN tag, which bypass policies "+
 			"(otherwise nftables drops them; frames that only routers send are always dropped)")
@@ -224,7 +228,7 @@ const maxFlowsRecords = 1 << 20
 func (o *options) config() (enforce.Config, error) {
 	c := enforce.Config{PodInterface: o.podInterface, BridgePort: o.bridgePort, ForwardJump: o.forwardJump,
 		AllowAction: o.action(), FailClosed: enforce.FailClosedMode(o.failClosed), NFLogGroup: o.nflogGroup,
-		AllowMcast: o.allowMcast, MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
+		AllowMcast: o.allowMcast, Helpers: o.helpers, MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
 	var err error
 	if c.NodeName, err = sharedflags.ResolveNodeName(o.nodeName); err != nil {
 		return c, err
@@ -235,6 +239,9 @@ func (o *options) config() (enforce.Config, error) {
 			return c, errors.Errorf("--pod-cidr: %q is no CIDR such as 10.32.0.0/24", text)
 		}
 		c.PodRanges = append(c.PodRanges, p.Masked())
+	}
+	if err := o.checkHelpers(); err != nil {
+		return c, err
 	}
 	bit, err := o.terminateBit()
 	if o.established == establishedTerminate {
@@ -280,6 +287,25 @@ func (o *options) config() (enforce.Config, error) {
 		return c, errors.Wrap(host.CheckPodInterface(o.podInterface), "--pod-interface")
 	}
 	return c, nil
+}
+
+// maxHelpers bounds the rules that each packet meets which opens a connection. The kernel has ten helpers.
+const maxHelpers = 16
+
+// helperName matches what the kernel takes as the name of a helper.
+var helperName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
+
+// checkHelpers validates --allow-helpers.
+func (o *options) checkHelpers() error {
+	if len(o.helpers) > maxHelpers {
+		return errors.Errorf("--allow-helpers: %d are more than %d", len(o.helpers), maxHelpers)
+	}
+	for _, name := range o.helpers {
+		if !helperName.MatchString(name) || strings.HasPrefix(name, "-") {
+			return errors.Errorf("--allow-helpers: %q is no name of a helper such as ftp", name)
+		}
+	}
+	return nil
 }
 
 // terminateBit returns the bit of --terminate-mark.
