@@ -74,6 +74,7 @@ func TestUses(t *testing.T) {
 		-FORWARD: what passes this node
 		-I-7sm5l5u3gwnli4oo: what policies of a allow, ingress
 		-INGRESS: the way to the rules of isolated pods, ingress
+		-INPUT: packets from local pods to this node
 		FORWARD:
 		INPUT:
 		-LAYOUT-1: which layout of sets and chains this is

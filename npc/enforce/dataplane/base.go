@@ -21,7 +21,10 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	if b.Hooked {
 		if cs.jumps == nil {
 			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
-				jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
+				jump.New(naming.NodeHookChain, naming.EgressChain, rules.FormerToNode(cs.family.ip))}
+			for _, r := range b.ToNode(cs.family.ip) {
+				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.InputChain, r))
+			}
 			if b.TerminateMark != 0 {
 				cs.jumps = append(cs.jumps,
 					jump.New(naming.NodeHookChain, naming.TerminateChain, b.TerminateMark.ToNode()))
@@ -32,6 +35,7 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 		}
 		cs.jumps[0].Want(true)
 		put(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
+		put(naming.InputChain, "packets from local pods to this node", b.Input(cs.family.ip)...)
 	}
 	put(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
 	put(naming.MainChain, "packets to local pods", b.ToPods(cs.family.ip)...)
@@ -62,7 +66,10 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 // packets to the node itself evaluated if they are to be.
 func (cs *Chains) SetBase(b *rules.Base) {
 	for _, j := range cs.jumps {
-		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode())
+		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode() && j.LeadsTo() != naming.EgressChain)
+	}
+	if b.Hooked {
+		cs.want(naming.InputChain).setTail(b.Input(cs.family.ip))
 	}
 	cs.want(naming.MainChain).setTail(b.ToPods(cs.family.ip))
 	cs.want(naming.EgressChain).setTail(b.FromPods(cs.family.ip))

@@ -139,7 +139,7 @@ func (c commit) rules(u iptables.Update) {
 	}
 	for _, written := range u.Jumps {
 		for _, j := range c.chains.jumps {
-			if j.Chain() == written.Chain {
+			if j.Wrote(written) {
 				j.Written(written)
 			}
 		}

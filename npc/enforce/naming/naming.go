@@ -135,6 +135,7 @@ const (
 	NodeHookChain      = "INPUT"
 	NodeOutHookChain   = "OUTPUT"
 	ForwardChain       = ChainPrefix + "-FORWARD"
+	InputChain         = ChainPrefix + "-INPUT"
 	MainChain          = ChainPrefix
 	DefaultChain       = ChainPrefix + "-DEFAULT"
 	IngressChain       = ChainPrefix + "-INGRESS"

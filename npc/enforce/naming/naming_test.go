@@ -44,6 +44,7 @@ func TestNamesInTheKernel(t *testing.T) {
 		"WEAVE-NPC-EGRESS-CUSTOM":                 IsolatedChain(npc.Egress),
 		"WEAVE-NPC-DROP-INGRESS":                  DropChain(npc.Ingress),
 		"WEAVE-NPC-DROP-EGRESS":                   DropChain(npc.Egress),
+		"WEAVE-NPC-INPUT":                         InputChain,
 		"WEAVE-NPC-REPLIES":                       RepliesChain(npc.Ingress),
 		"WEAVE-NPC-EGRESS-REPLIES":                RepliesChain(npc.Egress),
 		"-m set --match-set weave-local-pods src": Match("weave-local-pods", "src"),

@@ -56,17 +56,6 @@ func (b *Base) Through() iptables.Rule {
 	return iptables.Rule{Target: "-j " + naming.ForwardChain, Comment: "policies of pods on this node"}
 }
 
-// ToNode returns the rule for packets of local pods to the node itself that open a connection. Multicast and broadcast
-// are not among them.
-func (b *Base) ToNode(f npc.Family) iptables.Rule {
-	return iptables.Rule{Match: opening + " " +
-		naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
-		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
-}
-
-// toNode matches packets to addresses of the node.
-const toNode = "-m addrtype --dst-type LOCAL"
-
 // evaluated reports whether some tier evaluates new connections in a direction.
 func (b *Base) evaluated(d npc.Direction) bool {
 	return b.Lists[policy.Admin][d] || b.Lists[policy.Baseline][d]
@@ -189,7 +178,12 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 		if f == npc.IPv6 && !b.AllowMcast {
 			rules = append(rules, dhcpRequest(naming.IPTables(f), allow))
 		}
-		rules = append(rules, b.multicastRule(f, d))
+		groups := b.multicastRule(f, d)
+		if !b.Hooked && b.AllowMcast && b.EvaluatesNode() { // the CNI sends what is for the node here, too
+			rules = append(rules, linkNeeds(f, allow)...)
+			groups.Match += onBridge
+		}
+		rules = append(rules, groups)
 	}
 	if b.evaluated(d) {
 		return rules // the tiers evaluate it first
@@ -207,15 +201,22 @@ func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
 	if !b.Hooked || b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: established, Target: b.AllowTarget(d), Comment: "replies"})
 	}
-	for _, name := range b.Helpers {
-		rules = append(rules, iptables.Rule{Match: related + " -m helper --helper " + name, Target: b.AllowTarget(d),
-			Comment: "helper " + name + " expects it"})
-	}
+	rules = append(rules, b.expected(d)...)
 	apart := "-g " + naming.RepliesChain(d)
 	if !b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: notOpening, Target: apart, Comment: "opens no connection"})
 	}
 	return append(rules, iptables.Rule{Match: icmp(f) + " " + related, Target: apart, Comment: "an ICMP error"})
+}
+
+// expected returns the rules for connections that the allowed helpers expect.
+func (b *Base) expected(d npc.Direction) []iptables.Rule {
+	var rules []iptables.Rule
+	for _, name := range b.Helpers {
+		rules = append(rules, iptables.Rule{Match: related + " -m helper --helper " + name, Target: b.AllowTarget(d),
+			Comment: "helper " + name + " expects it"})
+	}
+	return rules
 }
 
 // Replies returns the rules for packets of open connections, which were evaluated when they were opened, for ICMP
@@ -276,10 +277,7 @@ func (b *Base) Default(f npc.Family, d npc.Direction) []iptables.Rule {
 	}
 	rules = append(rules, b.toTier(f, policy.Baseline, d)...)
 	if d == npc.Egress && b.EvaluatesNode() {
-		rules = append(rules, iptables.Rule{
-			Match:   toNode + " " + naming.NoMatch(naming.FixedSet(f, naming.Closed), "src"),
-			Target:  "-j RETURN",
-			Comment: "to this node"})
+		rules = append(rules, toNodeRules(f)...)
 	}
 	if b.evaluated(d) {
 		rules = append(rules, hairpin(naming.IPTables(f), b.AllowTarget(d)))

@@ -22,6 +22,10 @@ func chains(b *Base, f npc.Family) string {
 	chain("forward", b.Forward(f))
 	chain("to pods", b.ToPods(f))
 	chain("from pods", b.FromPods(f))
+	if b.Hooked {
+		chain("INPUT", b.ToNode(f))
+		chain("to this node", b.Input(f))
+	}
 	for _, d := range npc.Directions {
 		chain(d.String()+" replies", b.Replies(f, d))
 		chain(d.String()+" default", b.Default(f, d))

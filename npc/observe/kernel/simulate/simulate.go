@@ -282,7 +282,7 @@ var arguments = map[string]int{
 	"--hashlimit-htable-expire": 1, "--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
 
-var protocols = map[string]uint8{"tcp": npc.TCP, "udp": npc.UDP, "sctp": npc.SCTP, "icmp": npc.ICMP,
+var protocols = map[string]uint8{"tcp": npc.TCP, "udp": npc.UDP, "sctp": npc.SCTP, "icmp": npc.ICMP, "igmp": 2,
 	"icmpv6": npc.ICMPv6, "ipv6-icmp": npc.ICMPv6}
 
 // protocolOf returns the number of a protocol by name or number. Zero, which means all of them, is an error.

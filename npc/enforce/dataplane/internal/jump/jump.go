@@ -11,6 +11,7 @@ package jump
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
 )
@@ -58,6 +59,14 @@ func (j *Jump) Update() iptables.Jump {
 		u.Rule = j.rule
 	}
 	return u
+}
+
+// Wrote reports whether an update is what Update returned. A chain may have several jumps.
+func (j *Jump) Wrote(u iptables.Jump) bool {
+	if u.Rule == (iptables.Rule{}) {
+		return u.Chain == j.chain && slices.Equal(u.Stale, j.stale)
+	}
+	return u.Chain == j.chain && u.Rule.ID() == j.rule.ID()
 }
 
 // Written records that an update was written.

@@ -88,6 +88,28 @@ func TestDrift(t *testing.T) {
 	}
 }
 
+// TestWrote: an update is of the jump that made it, and not of others of its chain.
+func TestWrote(t *testing.T) {
+	other := rule
+	other.Match = "-p udp"
+	a, b := jump.New("INPUT", "WEAVE-NPC-EGRESS", rule), jump.New("INPUT", "WEAVE-NPC-EGRESS", other)
+	for _, there := range []bool{false, true} {
+		seen := iptables.Seen{Hooks: map[string][]string{}}
+		for _, r := range []iptables.Rule{rule, other} {
+			if there {
+				seen.Hooks["INPUT"] = append(seen.Hooks["INPUT"], "-A INPUT "+r.String())
+			}
+		}
+		for _, j := range []*jump.Jump{a, b} {
+			j.Want(!there)
+			j.Load(seen)
+		}
+		if !a.Wrote(a.Update()) || a.Wrote(b.Update()) || b.Wrote(a.Update()) {
+			t.Errorf("there: %t: the update of one is another's", there)
+		}
+	}
+}
+
 // TestDriftWhileItIsToCome: there is none while a jump that was asked for is not written yet.
 func TestDriftWhileItIsToCome(t *testing.T) {
 	j := jump.New("INPUT", "WEAVE-NPC-EGRESS", rule)
