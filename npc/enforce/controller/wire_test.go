@@ -16,7 +16,6 @@ func TestWire(t *testing.T) {
 	const (
 		web    = "a/web"
 		client = "a/client"
-		peer   = "vethwe-bridge"
 	)
 	icmp6 := func(kind, hops uint8) func(*simulate.Packet) {
 		return func(p *simulate.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
@@ -27,22 +26,10 @@ func TestWire(t *testing.T) {
 		}
 	}
 	in := func(state string) func(*simulate.Packet) { return func(p *simulate.Packet) { p.State = state } }
-	// icmpError is about a packet that was sent to its sender, or to another.
-	icmpError := func(own bool) func(*simulate.Packet) {
-		return func(p *simulate.Packet) {
-			p.State, p.Protocol, p.Quoted = "RELATED", unix.IPPROTO_ICMP, netip.MustParseAddr("192.0.2.1")
-			if p.Src.Is6() {
-				p.Protocol = unix.IPPROTO_ICMPV6
-			}
-			if own {
-				p.Quoted = p.Src
-			}
-		}
-	}
-	helpers := func(c *enforce.Config) { c.Helpers = []string{"tftp", "ftp"} }
 	to := func(group string) func(*simulate.Packet) {
 		return func(p *simulate.Packet) { p.Dst = netip.MustParseAddr(group) }
 	}
+	const peer = "vethwe-bridge"
 	broadcast := func(from, port uint16) func(*simulate.Packet) {
 		return func(p *simulate.Packet) {
 			p.Broadcast, p.ToAll, p.Protocol, p.SrcPort, p.DstPort = true, true, unix.IPPROTO_UDP, from, port
@@ -61,27 +48,6 @@ func TestWire(t *testing.T) {
 		{name: "nothing_special", from: client, to: web},
 		{name: "S53_a_reply_in", from: client, to: web, change: in("ESTABLISHED"), accepted: true},
 		{name: "S53_a_reply_out", from: web, to: client, change: in("ESTABLISHED"), accepted: true},
-		{name: "S53_an_error_in", from: client, to: web, change: icmpError(true), accepted: true},
-		{name: "S53_an_error_out", from: web, to: client, change: icmpError(true), accepted: true},
-		{name: "S53_an_error_of_a_router", from: "outside", to: web, change: icmpError(false), accepted: true},
-		{name: "S53_an_error_of_a_router_behind_an_uplink", from: "outside", to: web, accepted: true,
-			change: func(p *simulate.Packet) {
-				icmpError(false)(p)
-				p.PhysIn = peer
-			}, configure: func(c *enforce.Config) { c.FailClosed = enforce.FailClosedAlways }},
-		{name: "S106_an_error_about_a_packet_to_another", from: client, to: "b/client", change: icmpError(false)},
-		{name: "S106_an_error_of_an_unknown_pod", from: "unknown", to: "b/client", change: icmpError(false),
-			configure: func(c *enforce.Config) { c.FailClosed = enforce.FailClosedAlways }},
-		{name: "S106_where_conntrack_is_liberal", from: client, to: "b/client", change: icmpError(false),
-			configure: func(c *enforce.Config) { c.TCPLiberal = true }},
-		{name: "S53_what_a_helper_expects_in", from: client, to: web, change: in("RELATED")},
-		{name: "S53_what_a_helper_expects_out", from: web, to: client, change: in("RELATED")},
-		{name: "S53_what_a_helper_expects_where_policies_allow_it", from: client, to: "b/client", change: in("RELATED"),
-			accepted: true},
-		{name: "S53_what_an_allowed_helper_expects", from: client, to: web, accepted: true,
-			change: func(p *simulate.Packet) { p.State, p.Helper = "RELATED", "ftp" }, configure: helpers},
-		{name: "S53_what_another_helper_expects", from: client, to: web,
-			change: func(p *simulate.Packet) { p.State, p.Helper = "RELATED", "irc" }, configure: helpers},
 		{name: "S53_invalid", from: client, to: "b/client", change: in("INVALID")},
 		{name: "S53_invalid_from_a_pod", from: client, to: "outside", change: in("INVALID")},
 		{name: "S53_invalid_to_a_pod", from: "outside", to: client, change: in("INVALID")},

@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+	"github.com/weave-npc/weave-npc/test/paper"
 )
 
 // TestARuleThatKeepsItsIDIsNotTakenForOurs: another process changes a rule of ours to return.
@@ -140,4 +141,19 @@ func TestWithoutAHook(t *testing.T) {
 	if drift := n.Chains.Drift(iptables.Seen{}); len(drift) > 0 {
 		t.Errorf("drift: %q", drift)
 	}
+}
+
+// TestTheFormerJumpGoes: INPUT had another rule before there was a chain for what pods send to the node.
+func TestTheFormerJumpGoes(t *testing.T) {
+	kernel := paper.New()[npc.IPv4]
+	former := rules.FormerToNode(npc.IPv4)
+	n := bareNode(t, kernel)
+	n.carryOut()
+	kernel.Chains[naming.NodeHookChain] = []string{former.String()}
+	n.load()
+	n.carryOut()
+	if left := kernel.Chains[naming.NodeHookChain]; len(left) > 0 {
+		t.Errorf("INPUT has %q", left)
+	}
+	n.reconciled()
 }

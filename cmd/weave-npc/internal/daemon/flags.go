@@ -233,12 +233,8 @@ func (o *options) config() (enforce.Config, error) {
 	if c.NodeName, err = sharedflags.ResolveNodeName(o.nodeName); err != nil {
 		return c, err
 	}
-	for _, text := range o.podCIDRs {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return c, errors.Errorf("--pod-cidr: %q is no CIDR such as 10.32.0.0/24", text)
-		}
-		c.PodRanges = append(c.PodRanges, p.Masked())
+	if c.PodRanges, err = o.podRanges(); err != nil {
+		return c, err
 	}
 	if err := o.checkHelpers(); err != nil {
 		return c, err
@@ -287,6 +283,18 @@ func (o *options) config() (enforce.Config, error) {
 		return c, errors.Wrap(host.CheckPodInterface(o.podInterface), "--pod-interface")
 	}
 	return c, nil
+}
+
+// podRanges returns the prefixes of --pod-cidr.
+func (o *options) podRanges() (ranges []netip.Prefix, err error) {
+	for _, text := range o.podCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, errors.Errorf("--pod-cidr: %q is no CIDR such as 10.32.0.0/24", text)
+		}
+		ranges = append(ranges, p.Masked())
+	}
+	return ranges, nil
 }
 
 // maxHelpers bounds the rules that each packet meets which opens a connection. The kernel has ten helpers.
