@@ -34,7 +34,7 @@ func TestMetricsOfTheSyncer(t *testing.T) {
 			t.Errorf("%v changes took %v s, not one at least %s", n, sum, least)
 		}
 		cluster.WantMetrics(t, s.Registry, map[string]float64{"weavenpc_retries_total IPv4": 2, "weavenpc_failing IPv4": 0})
-		// Eleven that every node has, two more for what opens no connection, and that of namespace a.
-		cluster.WantMetrics(t, s.Registry, map[string]float64{"weavenpc_chains IPv4": 14})
+		// Twelve that every node has, two more for what opens no connection, and that of namespace a.
+		cluster.WantMetrics(t, s.Registry, map[string]float64{"weavenpc_chains IPv4": 15})
 	})
 }
