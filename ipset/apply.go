@@ -274,8 +274,8 @@ func (b *batch) confirm(index int) {
 	if code := compare.pending[0].code; code != 0 && code != uint32(unix.EEXIST) {
 		b.fail(index, nil, KernelError{Code: code, List: set.Type == ListSet})
 	} else if code != 0 || !same {
-		b.fail(index, nil, errors.Wrapf(ErrExists, "%s, family %s, size %d, comments %t",
-			found.Type, found.Family, found.limit(), found.Comments))
+		b.fail(index, nil, errors.Wrapf(ErrExists, "%s, family %s, size %d, timeout %d, comments %t",
+			found.Type, found.Family, found.limit(), found.Timeout, found.Comments))
 	}
 }
 

@@ -121,6 +121,9 @@ func (e *encoder) create(set Set, hashSize uint32, flags uint16, seq uint32) {
 	} else {
 		e.u32(nl.IPSET_ATTR_MAXELEM, set.limit())
 		e.u32(nl.IPSET_ATTR_HASHSIZE, hashSize)
+		if set.Timeout > 0 {
+			e.u32(nl.IPSET_ATTR_TIMEOUT, set.Timeout)
+		}
 	}
 	e.endNest(data)
 	e.end(start)

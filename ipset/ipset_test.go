@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -231,12 +232,14 @@ func TestOpString(t *testing.T) {
 		op   Op
 		want string
 	}{
-		{"create", Op{Create, Set{"x", HashIP, IPv4, 0}, nil},
+		{"create", Op{Create, Set{Name: "x", Type: HashIP, Family: IPv4}, nil},
 			"create x hash:ip family inet maxelem 4294967295 comment"},
-		{"create with size", Op{Create, Set{"x", HashNet, IPv6, 5}, nil},
+		{"create with size", Op{Create, Set{Name: "x", Type: HashNet, Family: IPv6, Size: 5}, nil},
 			"create x hash:net family inet6 maxelem 5 comment"},
-		{"create list", Op{Create, Set{"x", ListSet, 0, 0}, nil}, "create x list:set size 65535 comment"},
-		{"create with elements", Op{Create, Set{"x", HashIP, IPv4, 7}, addresses(1)},
+		{"create with timeout", Op{Create, Set{Name: "x", Type: HashNet, Family: IPv4, Timeout: 5}, nil},
+			"create x hash:net family inet maxelem 4294967295 timeout 5 comment"},
+		{"create list", Op{Create, Set{Name: "x", Type: ListSet}, nil}, "create x list:set size 65535 comment"},
+		{"create with elements", Op{Create, Set{Name: "x", Type: HashIP, Family: IPv4, Size: 7}, addresses(1)},
 			"create x hash:ip family inet maxelem 7 comment\nadd x 10.0.0.1 comment \"namespace-0/pod-0\""},
 		{"add", Op{Add, Set{Name: "x"}, elements}, "add x 10.0.0.1 comment \"a?b?add x 1.2.3.4\"\n" +
 			"add x 10.0.0.0/8 nomatch comment \"c\"\nadd x fd00::1,tcp:80\nadd x other"},
@@ -422,16 +425,16 @@ func TestFailures(t *testing.T) {
 		{"destroy in use", []Op{{Create, hash, plain(one)}, {Create, list, plain(Member("x"))}},
 			Op{Destroy, hash, nil},
 			ErrInUse, nil, "destroy x: set is in use", plain(one)},
-		{"other type", []Op{{Create, Set{"x", HashNet, IPv4, 0}, nil}}, Op{Create, hash, nil},
+		{"other type", []Op{{Create, Set{Name: "x", Type: HashNet, Family: IPv4}, nil}}, Op{Create, hash, nil},
 			ErrExists, nil, "hash:net, family inet", nil},
 		{"other family", []Op{{Create, six, nil}}, Op{Create, hash, nil}, ErrExists, nil, "family inet6", nil},
-		{"other size", []Op{{Create, Set{"x", HashIP, IPv4, 5}, nil}},
+		{"other size", []Op{{Create, Set{Name: "x", Type: HashIP, Family: IPv4, Size: 5}, nil}},
 			Op{Create, hash, nil}, ErrExists, nil, "size 5,", nil},
-		{"no such type", nil, Op{Create, Set{"x", "hash:ham", IPv4, 0}, nil}, errUnsupported, nil, "hash:ham", nil},
-		{"no family", nil, Op{Create, Set{"x", HashIP, 0, 0}, nil}, errUnsupported, nil, "family", nil},
+		{"no such type", nil, Op{Create, Set{Name: "x", Type: "hash:ham", Family: IPv4}, nil}, errUnsupported, nil, "hash:ham", nil},
+		{"no family", nil, Op{Create, Set{Name: "x", Type: HashIP}, nil}, errUnsupported, nil, "family", nil},
 		{"no name", []Op{{Create, hash, plain(one)}}, Op{Flush, Set{}, nil}, nil, nil, "set name", plain(one)},
 		{"NUL in the name", nil, Op{Destroy, Set{Name: "\x00"}, nil}, nil, nil, "set name", nil},
-		{"long name", nil, Op{Create, Set{strings.Repeat("n", 32), HashIP, IPv4, 0}, nil},
+		{"long name", nil, Op{Create, Set{Name: strings.Repeat("n", 32), Type: HashIP, Family: IPv4}, nil},
 			nil, nil, "set name", nil},
 		{"no kind", nil, Op{0, hash, nil}, nil, nil, "unknown operation", nil},
 		{"whole internet", []Op{{Create, nets, nil}},
@@ -618,10 +621,40 @@ add d fd00::1
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("sets (-want +got):\n%s", diff)
 	}
-	// A set with a timeout is another one, even if all that a Header holds is the same.
+	// A set with a timeout is another one.
 	errs := failures(t, c.Apply([]Op{{Kind: Create, Set: Set{Name: "d", Type: HashIP, Family: IPv6, Size: 65536}}}))
 	if len(errs) != 1 || !errors.Is(errs[0], ErrExists) {
 		t.Errorf("errors: %v", errs)
+	}
+}
+
+// TestElementsExpire unless they are added again. A set of another timeout is another one.
+func TestElementsExpire(t *testing.T) {
+	c := open(t)
+	set := Set{Name: "x", Type: HashNet, Family: IPv4, Timeout: 2}
+	kept, lost := Net(cidr("0.0.0.0/1")), Net(cidr("128.0.0.0/1"))
+	create := Op{Kind: Create, Set: set, Elements: []Element{commented(kept, "kept"), commented(lost, "lost")}}
+	apply(t, c, create)
+	for range 6 {
+		time.Sleep(500 * time.Millisecond)
+		apply(t, c, Op{Kind: Add, Set: set, Elements: create.Elements[:1]})
+	}
+	got := get(t, c, "x")
+	if got.Set != set || got.Mismatch(set) != "" {
+		t.Errorf("header %+v, want %+v", got.Header, set)
+	}
+	wantElements(t, got.Members, create.Elements[:1])
+	apply(t, c, Op{Kind: Create, Set: set})
+	other := set
+	other.Timeout = 0
+	if got.Mismatch(other) == "" {
+		t.Error("a set of another timeout does not differ")
+	}
+	if errs := failures(t, c.Apply([]Op{{Kind: Create, Set: other}})); len(errs) != 1 || !errors.Is(errs[0], ErrExists) {
+		t.Errorf("errors: %v", errs)
+	}
+	if saved := command(t, "", "save", "x"); !strings.Contains(saved, " timeout 2 comment") {
+		t.Errorf("saved: %s", saved)
 	}
 }
 
@@ -630,7 +663,7 @@ func TestOtherOptionsShow(t *testing.T) {
 	c := open(t)
 	apply(t, c, Op{Kind: Create, Set: Set{Name: "ours", Type: HashIP, Family: IPv4}}, Op{Kind: Create, Set: Set{Name: "list", Type: ListSet}})
 	for create, want := range map[string]string{
-		"hash:ip": "no comments", "hash:ip comment timeout 9": "timeout", "list:set comment counters": "counters",
+		"hash:ip": "no comments", "list:set comment counters": "counters",
 		"hash:net comment forceadd skbinfo": "forceadd, skbinfo", "hash:ip comment netmask 24": "netmask",
 	} {
 		command(t, "", append([]string{"create", "other"}, strings.Fields(create)...)...)

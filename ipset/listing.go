@@ -118,7 +118,7 @@ func (h *Header) parse(data []byte) error {
 	for a.next() {
 		switch a.kind {
 		case nl.IPSET_ATTR_TIMEOUT:
-			other = append(other, "timeout")
+			h.Timeout = a.u32()
 		case nl.IPSET_ATTR_NETMASK:
 			other = append(other, "netmask")
 		case nl.IPSET_ATTR_MAXELEM, nl.IPSET_ATTR_SIZE:

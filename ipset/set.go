@@ -79,6 +79,9 @@ type Set struct {
 	// Size limits the number of elements (maxelem; size for list:set, where current kernels ignore it). 0 stands for
 	// the maximum, in listings too. It is a limit and not an allocation.
 	Size uint32
+	// Timeout is the number of seconds after which an element expires that was not added again; 0 for never. A list:set
+	// has none.
+	Timeout uint32
 }
 
 // limit returns the size in the kernel's terms.
@@ -94,8 +97,12 @@ func (s Set) String() string {
 	if s.Type == ListSet {
 		return fmt.Sprintf("create %s %s size %d comment", word(s.Name), s.Type, s.limit())
 	}
-	return fmt.Sprintf("create %s %s family %s maxelem %d comment",
-		word(s.Name), printable(string(s.Type)), s.Family, s.limit())
+	timeout := ""
+	if s.Timeout > 0 {
+		timeout = fmt.Sprintf(" timeout %d", s.Timeout)
+	}
+	return fmt.Sprintf("create %s %s family %s maxelem %d%s comment",
+		word(s.Name), printable(string(s.Type)), s.Family, s.limit(), timeout)
 }
 
 // Entry identifies one element of a set. It is comparable and can be the key of a map.
@@ -199,6 +206,8 @@ func (h Header) Mismatch(want Set) string {
 		return fmt.Sprintf("is of family %s, not %s", h.Family, want.Family)
 	case want.Type != ListSet && h.Size != want.Size:
 		return fmt.Sprintf("takes %d members at most", h.Size)
+	case h.Timeout != want.Timeout:
+		return fmt.Sprintf("has a timeout of %d s, not %d s", h.Timeout, want.Timeout)
 	case h.Other != "":
 		return "has other options than ours: " + h.Other
 	}
@@ -220,7 +229,8 @@ const (
 	// existing set differs in type, family, size or options, the error is ErrExists, and Elements may have been added
 	// to the existing set.
 	Create OpKind = iota + 1
-	// Add adds Elements. It replaces the comment and nomatch of elements that are in the set already.
+	// Add adds Elements. It replaces the comment and nomatch of elements that are in the set already, and starts their
+	// timeout again.
 	Add
 	// Delete removes Elements, by their Entry. An element that is not in the set is no error.
 	Delete
