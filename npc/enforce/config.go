@@ -50,6 +50,9 @@ type Config struct {
 	// TerminateMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no
 	// connections.
 	TerminateMark uint32
+	// LateMark is, if changes end no connections, the bit of those that end because they began before their pod was
+	// known; 0 if none do.
+	LateMark uint32
 	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

@@ -117,6 +117,9 @@ func (l *Live) forget(w *Cluster) {
 // Copy copies what the kernel holds to the cluster's kernels.
 func (l *Live) Copy(w *Cluster) {
 	w.Helper()
+	for _, f := range npc.Families { // as another goroutine of weave-npc does
+		_ = l.Sets.Apply([]ipset.Op{w.Model.Alive(f)})
+	}
 	listings, err := l.Sets.List("")
 	if err != nil {
 		w.Fatal(err)
@@ -144,6 +147,7 @@ func (l *Live) Copy(w *Cluster) {
 		}
 		put("FORWARD", seen.Hooks["FORWARD"])
 		put("INPUT", seen.Hooks["INPUT"])
+		put("OUTPUT", seen.Hooks["OUTPUT"])
 		for name, c := range seen.Chains {
 			put(name, c.Text)
 		}

@@ -39,9 +39,9 @@ type reference struct {
 	sets  []string
 }
 
-// newTable returns a table with an empty FORWARD.
+// newTable returns a table with empty builtin chains.
 func newTable(sets map[string]*simulate.Set) simulate.Table {
-	return simulate.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil, "INPUT": nil}}
+	return simulate.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil, "INPUT": nil, "OUTPUT": nil}}
 }
 
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.

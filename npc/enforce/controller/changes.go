@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"net/netip"
 	"time"
 )
 
@@ -16,6 +17,8 @@ type changes struct {
 	later changeQueue
 	// edited is set if flows may have another verdict by what was planned, other than by pods that come and go.
 	edited bool
+	// late are the addresses that became local pods' by what was planned.
+	late []netip.Addr
 	// inFlight reports that a plan was made and not carried out yet.
 	inFlight bool
 	// changedAt is when the first change came that no plan was made for yet, plannedAt the first that the kernel may

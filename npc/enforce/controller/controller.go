@@ -15,6 +15,7 @@
 package controller
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ import (
 // Controller takes objects as they are, in any order and any number of times, and queues those that have to wait for a
 // plan to be carried out. Nothing in it fails. Its methods may be called by several goroutines.
 type Controller struct {
-	wake chan struct{}
+	wake wake
 
 	mu        sync.Mutex // guards the fields below, except what newState sets for good: config and limits
 	state     *state
@@ -44,15 +45,18 @@ type Controller struct {
 // New returns a Controller that knows no object.
 func New(config enforce.Config) *Controller {
 	s := newState(config)
-	return &Controller{wake: make(chan struct{}, 1), state: s, evaluator: newEvaluator(s)}
+	return &Controller{wake: make(wake, 1), state: s, evaluator: newEvaluator(s)}
 }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.
 func (c *Controller) Wake() <-chan struct{} { return c.wake }
 
-func (c *Controller) wakeUp() {
+// wake receives when there may be something to plan.
+type wake chan struct{}
+
+func (w wake) send() {
 	select {
-	case c.wake <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
@@ -79,7 +83,7 @@ func (c *Controller) changeLocked(e queuedChange) {
 		}
 		c.changes.add(e)
 	}
-	c.wakeUp()
+	c.wake.send()
 }
 
 // apply applies an event. What it leaves of the budget is for a plan of its own: with pods, rules must not change that
@@ -91,7 +95,7 @@ func (c *Controller) apply(e queuedChange) {
 	if c.state.isolation.BudgetStale() {
 		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: c.state.reconcileBudget},
 			time.Now())
-		c.wakeUp()
+		c.wake.send()
 	}
 }
 
@@ -199,6 +203,14 @@ func (c *Controller) SetRanges(ranges []netip.Prefix) {
 	c.change(queuedChange{Kind: podChanges, Key: "ranges", Apply: func() { c.state.setRanges(ranges) }})
 }
 
+// SetUnlisted replaces the addresses that the kernel has behind the ports of local pods -> the pod's UID. In the
+// directions that the pod is isolated in, those are closed that no object lists, until one does or they are no longer
+// given; at most 16 of a pod. What was closed before a restart stays so if this is called before SetSynced.
+func (c *Controller) SetUnlisted(addrs map[netip.Addr]types.UID) {
+	addrs = maps.Clone(addrs)
+	c.change(queuedChange{Kind: podChanges, Key: "unlisted", Apply: func() { c.state.failClosed.SetUnlisted(addrs) }})
+}
+
 // SetUplinks sets the ports of the pods' bridge that connect to other nodes; iptables must take each name for one
 // interface, not for a pattern. Behind are the prefixes that the node routes through them, here those that are on the
 // bridge after all: the longest prefix that contains an address counts.
@@ -220,7 +232,7 @@ func (c *Controller) SetSynced() {
 	c.state.setSynced()
 	c.evaluator.forget()
 	c.changes.restart()
-	c.wakeUp()
+	c.wake.send()
 }
 
 // SetMissing records what of the input is missing. What the kernel holds for it stays.
@@ -228,7 +240,7 @@ func (c *Controller) SetMissing(what npc.Missing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.input.lacks = what
-	c.wakeUp()
+	c.wake.send()
 }
 
 // SetConnected records whether the watch of a kind of objects works.
@@ -236,6 +248,6 @@ func (c *Controller) SetConnected(kind string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state.failClosed.Watches.Set(kind, ok, c.state.now()) {
-		c.wakeUp()
+		c.wake.send()
 	}
 }

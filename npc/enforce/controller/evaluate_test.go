@@ -3,6 +3,7 @@ package controller_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -179,21 +180,61 @@ func TestS96_PacketsOfEndedConnections(t *testing.T) {
 		w := newHarness(t, func(c *enforce.Config) { c.TerminateMark, c.ForwardJump = 0x2000, jump })
 		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 		w.Sync()
-		for _, ends := range [][2]string{{"10.32.1.2", "198.51.100.7"}, {"198.51.100.7", "10.32.1.2"}, {"fd32:1::2", "2001:db8::7"}, {"2001:db8::7", "fd32:1::2"}} {
-			src, dst := netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1])
-			k := w.Kernels[npc.FamilyOf(src)]
-			if !jump {
-				k.Chains["FORWARD"] = []string{"-i cni0 -j WEAVE-NPC-EGRESS", "-o cni0 -j WEAVE-NPC"}
+		endedPackets(t, w, jump, false)
+	}
+}
+
+// TestS115_PacketsOfConnectionsThatEndedLate are dropped from when some are to end: there are no rules for it before.
+func TestS115_PacketsOfConnectionsThatEndedLate(t *testing.T) {
+	onEveryKernel(t, func(t *testing.T, start starter) {
+		for _, jump := range []bool{true, false} {
+			w := start(t, func(c *enforce.Config) { c.LateMark, c.ForwardJump = 0x2000, jump })
+			w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+			w.Sync()
+			endedPackets(t, w, jump, true)
+			w.Model.EndLate()
+			w.Again(false)
+			endedPackets(t, w, jump, false)
+		}
+		w := start(t, func(c *enforce.Config) { c.LateMark = 0x2000 })
+		w.Namespace("a")
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.ClusterPolicy("c", `{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [198.51.100.0/24]}]}]}`)
+		w.Sync()
+		jumps := func(want int) {
+			t.Helper()
+			got := 0
+			for _, chain := range []string{"INPUT", "OUTPUT"} {
+				got += strings.Count(strings.Join(w.Kernels[npc.IPv4].Chains[chain], "\n"), "-j WEAVE-NPC")
 			}
-			for mark, want := range map[uint32]bool{0: true, 0x2000: false, 0x2004: false, 0x4004: true} {
-				p := simulate.Packet{Src: src, Dst: dst, Protocol: unix.IPPROTO_TCP, DstPort: 80, State: "ESTABLISHED", Mark: mark}
-				if p.In = "cni0"; !w.Model.IsLocal(src) {
-					p.In, p.Out = "", "cni0"
-				}
-				v, err := k.Simulate(p)
-				if err != nil || v.Accepted != want {
-					t.Errorf("forward jump %t, %s to %s, mark %#x: accepted = %t by %q, %v", jump, src, dst, mark, v.Accepted, v.By, err)
-				}
+			if got != want {
+				t.Errorf("%d jumps, not %d: %q", got, want, w.Kernels[npc.IPv4].Chains)
+			}
+		}
+		jumps(1) // to the policies alone
+		w.Model.EndLate()
+		w.Again(false)
+		jumps(4)
+	})
+}
+
+// endedPackets sends packets whose connections have marks. With passes, no mark ends a connection.
+func endedPackets(t *testing.T, w *harness, jump, passes bool) {
+	t.Helper()
+	for _, ends := range [][2]string{{"10.32.1.2", "198.51.100.7"}, {"198.51.100.7", "10.32.1.2"}, {"fd32:1::2", "2001:db8::7"}, {"2001:db8::7", "fd32:1::2"}} {
+		src, dst := netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1])
+		k := w.Kernels[npc.FamilyOf(src)]
+		if !jump {
+			k.Chains["FORWARD"] = []string{"-i cni0 -j WEAVE-NPC-EGRESS", "-o cni0 -j WEAVE-NPC"}
+		}
+		for mark, want := range map[uint32]bool{0: true, 0x2000: passes, 0x2004: passes, 0x4004: true} {
+			p := simulate.Packet{Src: src, Dst: dst, Protocol: unix.IPPROTO_TCP, DstPort: 80, State: "ESTABLISHED", Mark: mark}
+			if p.In = "cni0"; !w.Model.IsLocal(src) {
+				p.In, p.Out = "", "cni0"
+			}
+			v, err := k.Simulate(p)
+			if err != nil || v.Accepted != want {
+				t.Errorf("forward jump %t, %s to %s, mark %#x: accepted = %t by %q, %v", jump, src, dst, mark, v.Accepted, v.By, err)
 			}
 		}
 	}

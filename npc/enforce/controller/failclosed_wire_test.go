@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 )
 
@@ -18,6 +21,8 @@ func TestFailClosedFilterOfAnInterface(t *testing.T) {
 		"S59_the_interface_counts_and_not_the_nodes_range": interfaceCounts,
 		"S58_what_is_behind_an_uplink_is_no_pod":           uplinkIsNoPod,
 		"S58_DHCP_passes_S56_and_multicast":                dhcpPasses,
+		"S115_closed_while_weave_npc_does_not_run":         unattendedIsClosed,
+		"addresses_that_no_object_lists":                   unlistedIsClosed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, fresh starter) {
@@ -123,4 +128,77 @@ func dhcpPasses(t *testing.T, start starter) {
 			}
 		}
 	}
+}
+
+// unattendedIsClosed: known pods keep what they have while weave-npc does not run, and unknown addresses are closed.
+func unattendedIsClosed(t *testing.T, start starter) {
+	for _, byInterface := range []bool{true, false} {
+		w := start(t, func(c *enforce.Config) {
+			if !byInterface { // the range of the whole cluster
+				c.PodInterface, c.PodRanges = "", []netip.Prefix{netip.MustParsePrefix("10.32.0.0/16"), netip.MustParsePrefix("fd32::/16")}
+			}
+		})
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Pod("a/free", "10.32.1.6,fd32:1::6")
+		w.Remote("a/far", "10.32.2.9,fd32:2::9")
+		w.Sync()
+		known := "a/free > outside tcp:80 = yes\n outside > a/free tcp:80 = yes\n"
+		if !byInterface { // else other nodes' pods are not behind it
+			known += "a/free > a/far tcp:80 = yes\n a/far > a/free tcp:80 = yes\n"
+		}
+		expect := func(web, unknown string) {
+			t.Helper()
+			w.Expect(known + "outside > a/web tcp:80 = " + web + "\n a/free > a/web tcp:80 = " + web + "\n unknown > outside tcp:80 = " + unknown +
+				"\n outside > unknown tcp:80 = " + unknown + "\n unknown > a/far tcp:80 = " + unknown + "\n unknown > a/free tcp:80 = " + unknown)
+		}
+		die := func() {
+			for _, f := range npc.Families {
+				clear(w.Kernels[f].Sets[naming.FixedSet(f, naming.Alive)].Members) // as they expire
+			}
+		}
+		die()
+		expect("yes", "yes")
+		w.Policy("a/p", `{podSelector: {matchLabels: {app: web}}}`)
+		w.Again(false)
+		for _, f := range npc.Families { // as another goroutine of weave-npc does
+			for _, e := range w.Model.Alive(f).Elements {
+				w.Kernels[f].Sets[naming.FixedSet(f, naming.Alive)].Members[e.Entry] = e.Attr
+			}
+		}
+		expect("no", "yes")
+		die()
+		expect("no", "no")
+		w.DeletePolicy("a/p")
+		w.Again(false)
+		die()
+		expect("yes", "yes")
+	}
+}
+
+// unlistedIsClosed: in the directions that the pod is isolated in, until its object lists the address.
+func unlistedIsClosed(t *testing.T, start starter) {
+	w := start(t)
+	w.Addr("six", "fd32:1::5")
+	w.Addr("free", "fd32:1::6")
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{ports: [{port: 81}]}]}`)
+	w.Pod("a/web", "10.32.1.5", "app=web")
+	w.Pod("a/free", "10.32.1.6")
+	w.Sync()
+	w.Expect("outside > six tcp:80 = yes\n six > outside tcp:80 = yes")
+	w.Model.SetUnlisted(map[netip.Addr]types.UID{
+		netip.MustParseAddr("fd32:1::5"): w.Pods["a/web"].UID, netip.MustParseAddr("fd32:1::6"): w.Pods["a/free"].UID})
+	w.Again(false)
+	w.Expect("outside > six tcp:80 = no\n outside > six tcp:81 = no\n six > outside tcp:80 = yes\n outside > free tcp:80 = yes\n free > outside tcp:80 = yes")
+	w.ClusterPolicy("c", `{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [198.51.100.0/24, "2001:db8::/32"]}]}]}`)
+	w.Again(false)
+	w.Expect("outside > six tcp:80 = no\n six > outside tcp:80 = no\n outside > free tcp:80 = yes\n free > outside tcp:80 = no")
+	if got := w.Model.Unlisted(); len(got) != 2 || got[0] != "fd32:1::5 of a/web" {
+		t.Errorf("reported: %q", got)
+	}
+	w.Pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
+	w.Again(false)
+	w.Expect("outside > a/web tcp:80 = no\n outside > a/web tcp:81 = yes\n six > outside tcp:80 = no")
+	w.Model.SetUnlisted(nil)
+	w.Again(false)
+	w.Expect("free > outside tcp:80 = yes")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster/ipowner"
 	"github.com/weave-npc/weave-npc/npc/enforce"
@@ -80,6 +81,25 @@ func (l Lookup) Closed(d npc.Direction) (what, why string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	return l.c.state.failClosed.Closed(d, l.c.state.facts())
+}
+
+// Unlisted returns the addresses that isolated local pods have and no object lists, as "address of namespace/name", in
+// order. They are closed.
+func (l Lookup) Unlisted() (out []string) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	for _, u := range l.c.state.failClosed.Unlisted() {
+		out = append(out, u.Addr.String()+" of "+u.Pod)
+	}
+	return out
+}
+
+// Alive returns the operation that renews the set of a family which shows that weave-npc runs. The set is made with
+// these elements, which expire.
+func (l Lookup) Alive(f npc.Family) ipset.Op {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.state.failClosed.Alive(f)
 }
 
 // FailClosedMode returns when the fail-closed filter drops packets.

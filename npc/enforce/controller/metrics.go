@@ -41,6 +41,8 @@ var (
 	heldDesc = prometheus.NewDesc("weavenpc_quarantined_addresses",
 		"Addresses that are not opened to their pods until the connections of their former pods are deleted.",
 		[]string{"family"}, nil)
+	unlistedDesc = prometheus.NewDesc("weavenpc_unlisted_addresses",
+		"Addresses that isolated local pods have and no object lists. They are closed.", nil, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
 		"Isolated local pods that have no address yet, so that packets of unknown addresses are dropped.",
 		[]string{"direction"}, nil)
@@ -63,6 +65,7 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 	gauge(overBudgetDesc, counts.Denied)
 	gauge(clusterPoliciesDesc, c.state.tiers.Counts().Policies)
 	gauge(invalidClusterPoliciesDesc, c.state.tiers.Counts().Invalid)
+	gauge(unlistedDesc, len(c.state.failClosed.Unlisted()))
 	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.changes.waiting().Seconds())
 	for _, d := range npc.Directions {
 		gauge(isolatedDesc, counts.Isolated[d], d.String())

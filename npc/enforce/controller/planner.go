@@ -23,6 +23,7 @@ func (p Planner) LoadSets(f npc.Family, sets []ipset.Listing) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.state.tables[f].LoadSets(sets)
+	p.c.state.late.load(f, sets)
 	if p.c.state.synced {
 		p.c.state.findReassigned(p.c.state.tables[f])
 	}
@@ -93,6 +94,7 @@ func (p Planner) Plan(collectGarbage bool,
 	c.state.failClosed.Update(c.state.facts())
 	c.changes.plan(c.state.synced)
 	c.changes.edited, c.state.edited = c.changes.edited || c.state.edited, false
+	c.changes.late = append(c.changes.late, c.state.late.take(c.state.policies.mayDeny)...)
 	for f, t := range c.state.tables {
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
 			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Counts().Policies == 0 &&
@@ -178,6 +180,24 @@ func (p Planner) TakeEdits() bool {
 	was := p.c.changes.edited
 	p.c.changes.edited = false
 	return was
+}
+
+// TakeLate returns the addresses that became local pods' by what was planned since the last call, and whose connections
+// policies may deny that began before.
+func (p Planner) TakeLate() []netip.Addr {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	taken := p.c.changes.late
+	p.c.changes.late = nil
+	return taken
+}
+
+// EndLate has the rules written by which connections end that began before their pod was known.
+func (p Planner) EndLate() {
+	p.c.change(queuedChange{Kind: policyChanges, Key: "late", Apply: func() {
+		p.c.state.endsLate = true
+		p.c.state.setBase()
+	}})
 }
 
 // HasGarbage reports whether a plan left sets or chains in the kernel that nothing uses any more.

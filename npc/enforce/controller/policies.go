@@ -25,6 +25,12 @@ func (x policies) of(p *index.Pod) [len(npc.Directions)]bool {
 	return is
 }
 
+// mayDeny reports whether policies may deny packets of a local pod's address.
+func (x policies) mayDeny(a netip.Addr) bool {
+	p := x.addresses.Owner(a)
+	return p != nil && (x.tiers.Any() || x.of(p) != [len(npc.Directions)]bool{})
+}
+
 // contest returns what policies may do to the local pods that claim an address and do not own it.
 func (x policies) contest(a netip.Addr) (c index.Contest) {
 	for _, q := range x.addresses.Others(a) {

@@ -36,8 +36,11 @@ type state struct {
 	editing iptables.Editing
 	synced  bool
 	// edited is set if flows may have another verdict since the last plan, other than by pods that come and go.
-	edited   bool
-	input    input
+	edited bool
+	input  input
+	late   late
+	// endsLate is set once connections have ended that began before their pod was known.
+	endsLate bool
 	policies policies
 	// uplinks are the ports of the pods' bridge that connect to no pod of this node.
 	uplinks []string
@@ -74,11 +77,15 @@ func (s *state) newIsolation(sharding networkpolicy.Sharding) *networkpolicy.Iso
 
 // base renders the rules that every node has.
 func (s *state) base() *rules.Base {
-	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
+	b := &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.ForwardJump, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
 		Helpers: s.config.Helpers, NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal,
-		TerminateMark: rules.TerminateMark(s.config.TerminateMark),
-		ActiveTiers:   s.activeTiers}
+		TerminateMark: rules.TerminateMark(s.config.TerminateMark), LateMark: rules.TerminateMark(s.config.LateMark),
+		ActiveTiers: s.activeTiers}
+	if s.endsLate {
+		b.TerminateMark = b.LateMark
+	}
+	return b
 }
 
 // facts returns what the fail-closed filter depends on.
@@ -128,6 +135,9 @@ func (s *state) endPod(p *index.Pod) {
 		if change.WasLocal && t.From == p {
 			s.failClosed.Vanish(t.Addr, p, s.policies.of(p), s.now())
 		}
+	}
+	if change.WasLocal {
+		s.failClosed.VanishUnlisted(p, s.policies.of(p), s.now())
 	}
 	s.follow(change)
 }
@@ -245,6 +255,7 @@ func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
 // setSynced records that all objects are known. What changed hands before was not followed.
 func (s *state) setSynced() {
 	s.synced, s.edited = true, true
+	s.late.synced = true
 	for _, t := range s.tables {
 		t.Flows.Clear()
 		s.findReassigned(t)

@@ -30,6 +30,7 @@ func (s *state) transfer(t index.Transfer) {
 		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: true})
 	}
 	s.failClosed.Transfer(t)
+	s.late.transfer(t)
 }
 
 // findReassigned finds the addresses of a family that changed hands while weave-npc did not run: the kernel still has
@@ -61,5 +62,6 @@ func (s *state) findReassigned(t *dataplane.Table) {
 			}
 		}
 	}
+	s.late.compare(t)
 	s.failClosed.Recall(t.Family, s.isolation.Allowed(t.Family), s.facts())
 }

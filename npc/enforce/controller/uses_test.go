@@ -47,6 +47,7 @@ func TestUses(t *testing.T) {
 	expectLines(t, "sets", `
 		10.0.0.0/8: a/p
 		every address while broadcast is dropped:
+		every address while weave-npc runs:
 		local pods in a that policies isolate, ingress: a/p a/q
 		local pods that no policy isolates, egress:
 		local pods that no policy isolates, ingress:
@@ -55,6 +56,7 @@ func TestUses(t *testing.T) {
 		pods in a: a/p a/q
 		pods in all namespaces: a/q
 		the node's range of pod addresses:
+		unknown addresses that are dropped while weave-npc does not run:
 		unknown addresses that are dropped, egress:
 		unknown addresses that are dropped, ingress:`, trimAll(got))
 	got = nil
@@ -77,6 +79,7 @@ func TestUses(t *testing.T) {
 		-INPUT: packets from local pods to this node
 		FORWARD:
 		INPUT:
+		OUTPUT:
 		-LAYOUT-1: which layout of sets and chains this is
 		-REPLIES: what opens no connection, ingress`, trimAll(got))
 	if about := w.Model.ChainUse("KUBE-FORWARD"); about != "" {

@@ -12,12 +12,7 @@ import (
 // AddBase makes the chains desired that every node has. It returns the chains that dispatch to the rules of isolated
 // pods.
 func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
-	put := func(name, about string, tail ...iptables.Rule) *Chain {
-		c := cs.want(name)
-		c.fixed, c.about, c.tail = true, about, tail
-		c.touch()
-		return c
-	}
+	put := cs.addFixed
 	if b.Hooked {
 		if cs.jumps == nil {
 			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
@@ -25,13 +20,7 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 			for _, r := range b.ToNode(cs.family.ip) {
 				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.InputChain, r))
 			}
-			if b.TerminateMark != 0 {
-				cs.jumps = append(cs.jumps,
-					jump.New(naming.NodeHookChain, naming.TerminateChain, b.TerminateMark.ToNode()))
-				for _, r := range b.TerminateMark.FromNode() {
-					cs.jumps = append(cs.jumps, jump.New(naming.NodeOutHookChain, naming.TerminateChain, r))
-				}
-			}
+			cs.jumps = append(cs.jumps, jump.ToEnd(b)...)
 		}
 		cs.jumps[0].Want(true)
 		put(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
@@ -62,13 +51,27 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	return roots
 }
 
+// addFixed makes a chain desired that every node has.
+func (cs *Chains) addFixed(name, about string, tail ...iptables.Rule) *Chain {
+	c := cs.want(name)
+	c.fixed, c.about, c.tail = true, about, tail
+	c.touch()
+	return c
+}
+
 // SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or jump to tiers, and has
-// packets to the node itself evaluated if they are to be.
+// packets to the node itself evaluated if they are to be, and connections ended.
 func (cs *Chains) SetBase(b *rules.Base) {
 	for _, j := range cs.jumps {
-		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode() && j.LeadsTo() != naming.EgressChain)
+		ends := j.LeadsTo() == naming.TerminateChain
+		j.Want(j.Chain() == naming.HookChain ||
+			b.EvaluatesNode() && j.LeadsTo() != naming.EgressChain && (!ends || b.TerminateMark != 0))
+	}
+	if b.TerminateMark != 0 {
+		cs.addFixed(naming.TerminateChain, "connections that were ended", rules.Terminate()...)
 	}
 	if b.Hooked {
+		cs.want(naming.ForwardChain).setTail(b.Forward(cs.family.ip))
 		cs.want(naming.InputChain).setTail(b.Input(cs.family.ip))
 	}
 	cs.want(naming.MainChain).setTail(b.ToPods(cs.family.ip))

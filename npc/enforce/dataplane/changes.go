@@ -79,7 +79,8 @@ func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
 	plan, ordered = order.Of(changes, p.sets.held)
 	for _, c := range p.changes {
 		if ordered && c.create {
-			p.tx.Close, c.create = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set}), false
+			p.tx.Close = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set, Elements: c.Of.initial})
+			c.create = false
 		}
 	}
 	if ordered {

@@ -157,3 +157,43 @@ func TestTheFormerJumpGoes(t *testing.T) {
 	}
 	n.reconciled()
 }
+
+// TestS115_WhatExpiresIsNoDrift: a set is made with its elements, and is left to the goroutine that renews them after
+// that, also if it is found empty.
+func TestS115_WhatExpiresIsNoDrift(t *testing.T) {
+	n := newNode(t)
+	name := naming.FixedSet(npc.IPv4, naming.Alive)
+	half := ipset.Net(netip.MustParsePrefix("0.0.0.0/1"))
+	n.Sets.AddExpiring(naming.Alive, 5, "alive", []ipset.Element{{Entry: half}})
+	n.carryOut()
+	alive := n.kernel.Sets[name]
+	if alive == nil || len(alive.Members) != 1 || alive.Timeout != 5 {
+		t.Fatalf("it is made as %+v", alive)
+	}
+	clear(alive.Members)
+	for range 2 {
+		sets, seen := n.kernel.Read()
+		if drift := append(n.Sets.Drift(headers(sets)), n.Sets.MemberDrift(sets)...); len(drift) > 0 {
+			t.Errorf("drift: %q", drift)
+		}
+		n.LoadSets(sets)
+		n.LoadChains(seen)
+		if tx := n.Plan(dataplane.Options{}); !tx.Empty() {
+			t.Errorf("planned:\n%s", tx)
+		}
+		alive.Members[ipset.Net(netip.MustParsePrefix("10.0.0.0/8"))] = ipset.Attr{}
+	}
+	alive.Timeout = 9
+	sets, _ := n.kernel.Read()
+	if drift := n.Sets.Drift(headers(sets)); len(drift) != 1 || !strings.Contains(drift[0], "timeout of 9 s") {
+		t.Errorf("another timeout: %q", drift)
+	}
+}
+
+// headers returns the headers of sets.
+func headers(sets []ipset.Listing) (out []ipset.Header) {
+	for _, l := range sets {
+		out = append(out, l.Header)
+	}
+	return out
+}

@@ -119,7 +119,7 @@ func TestWhatIsLoadedAgain(t *testing.T) {
 	}
 	n.expect(n.Plan(dataplane.Options{}).String(), "+create weave-local-pods", "+add weave-local-pods 10.32.1.2", "-"+peersName, "-"+shopChain)
 	sets, entries, chains, rules := n.Size()
-	if sets != 6 || entries != 0 || chains != len(n.kernel.Chains)-2 || rules == 0 {
+	if sets != 8 || entries != 0 || chains != len(n.kernel.Chains)-3 || rules == 0 {
 		t.Errorf("there are %d sets with %d entries and %d chains with %d rules", sets, entries, chains, rules)
 	}
 }
@@ -136,7 +136,7 @@ func TestWhoAsksFindsSets(t *testing.T) {
 	for s := range n.Sets.OfPods() {
 		ofPods = append(ofPods, s.Name)
 	}
-	if slices.Contains(wanted, peersName) || !slices.Contains(wanted, "weave-local-pods") || len(wanted) != 8 {
+	if slices.Contains(wanted, peersName) || !slices.Contains(wanted, "weave-local-pods") || len(wanted) != 10 {
 		t.Errorf("wanted: %q", wanted)
 	}
 	if !slices.Contains(ofPods, peersName) || len(ofPods) != 2 {

@@ -83,7 +83,9 @@ func TestWhatIsInTheWay(t *testing.T) {
 			"is of family": {Set: ipset.Set{Name: peersName, Type: ipset.HashIP, Family: ipset.IPv6}},
 			"takes 9 members at most": {Set: ipset.Set{Name: peersName, Type: ipset.HashIP, Family: ipset.IPv4,
 				Size: 9}},
-			"has other options than ours: timeout": {Set: n.peers.Set, Other: "timeout"},
+			"has other options than ours: counters": {Set: n.peers.Set, Other: "counters"},
+			"has a timeout of 7 s, not 0 s": {Set: ipset.Set{Name: peersName, Type: ipset.HashIP, Family: ipset.IPv4,
+				Timeout: 7}},
 		} {
 			n.LoadSets([]ipset.Listing{{Header: l}})
 			for _, text := range n.Plan(dataplane.Options{}).Mismatched {

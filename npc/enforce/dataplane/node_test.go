@@ -47,7 +47,8 @@ func bareNode(t *testing.T, kernel *paper.Kernel) *node {
 		n.free = append(n.free, n.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, naming.DefaultAllow(d)))
 		n.failClosedSets = append(n.failClosedSets, n.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet, naming.FailClosed(d)))
 	}
-	for _, name := range []string{naming.Broadcast, naming.PodRange} {
+	n.Sets.AddExpiring(naming.Alive, naming.AliveTimeout, naming.Alive, []ipset.Element{})
+	for _, name := range []string{naming.Broadcast, naming.PodRange, naming.Unattended} {
 		n.Sets.AddFixed(name, ipset.HashNet, name)
 	}
 	n.Local.Add(ipset.Addr(web), ipset.Attr{Comment: "id shop/web"})

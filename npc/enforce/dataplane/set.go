@@ -37,22 +37,22 @@ type Set struct {
 	target *target
 	// stage is where rules that were found dispatch members of the set, if the set is not wanted; nil if none do.
 	stage *found.Dispatch
-	// order is what the order of changes depends on, if known; asked is set once rules in the kernel may ask for
-	// members.
+	// order is what the order of changes depends on, if known; asked is set once the kernel's rules may ask for members.
 	order order.Set
 	asked bool
 	// foreignLayout is the layout of the chains that were found with the set, if it is another version's.
 	foreignLayout string
 	// rejected is why the kernel did not take the set.
 	rejected string
-	// destroyNext is set once a plan that collects garbage has passed since the set is not wanted: the next one
-	// destroys it.
+	// destroyNext is set once a plan that collects garbage has passed since the set is not wanted; the next destroys it.
 	destroyNext bool
 	members     members.Members
 	// kept are the members that stay because input is missing; stays is set if the set itself stays while it is not
 	// wanted.
 	kept  map[ipset.Entry]bool
 	stays bool
+	// initial are the elements that the set is made with, if they expire and another goroutine renews them.
+	initial []ipset.Element
 }
 
 // target is where a set's members are sent: to the rules of a shard, or to a node of the dispatch tree.
@@ -197,7 +197,7 @@ func (s *Set) load(l *ipset.Listing) {
 	if l != nil {
 		s.found = l.Header
 	}
-	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) {
+	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) && s.initial == nil {
 		for _, m := range l.Members {
 			s.members.Have(m.Entry, m.Attr)
 		}
@@ -266,6 +266,13 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 	s := ss.Add(naming.FixedSet(ss.family.ip, name), typ, about)
 	s.fixed = true
 	s.touch()
+	return s
+}
+
+// AddExpiring makes a fixed set desired with elements that expire and that another goroutine renews.
+func (ss *Sets) AddExpiring(name string, seconds uint32, about string, initial []ipset.Element) *Set {
+	s := ss.AddFixed(name, ipset.HashNet, about)
+	s.Timeout, s.initial = seconds, initial
 	return s
 }
 
@@ -358,7 +365,7 @@ func (ss *Sets) size() (sets, entries int) {
 	for _, s := range ss.byName {
 		if s.exists {
 			sets++
-			entries += s.members.Count()
+			entries += s.members.Count() + len(s.initial)
 		}
 	}
 	return sets, entries

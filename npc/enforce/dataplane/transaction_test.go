@@ -46,7 +46,7 @@ func TestATransactionSaysAllItDoes(t *testing.T) {
 // TestWhatIsLogged: only what is done is counted.
 func TestWhatIsLogged(t *testing.T) {
 	n := newNode(t)
-	if got := n.carryOut().LogValue().String(); !strings.HasPrefix(got, "[sets_created=9 members_added=2 chains_replaced=15 jumps_placed=1]") {
+	if got := n.carryOut().LogValue().String(); !strings.HasPrefix(got, "[sets_created=11 members_added=2 chains_replaced=15 jumps_placed=1]") {
 		t.Errorf("first: %s", got)
 	}
 	n.rules.Own(n.policy, "-p tcp", 2)

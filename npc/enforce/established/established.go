@@ -1,11 +1,13 @@
 // Package established terminates open connections of local pods that policies do not allow any more.
 //
-// It does so once a change of policies, labels, namespaces or Nodes is in the kernel. A connection that was terminated
-// has a bit in its mark, by which a rule stops its packets.
+// It does so once a change of policies, labels, namespaces or Nodes is in the kernel, and for what an address began
+// before its pod was known. If connections are kept, the latter alone end. A connection that was terminated has a bit in
+// its mark, by which a rule stops its packets.
 //
-//	worker, err := established.Terminator(ctx, options) // nil to keep connections
+//	worker, err := established.Terminator(ctx, options) // nil to keep all connections
 //	go worker.Run(ctx)
-//	worker.Ask() // after each change
+//	worker.Ask()       // after each change
+//	worker.Late(addrs) // after addresses became known
 //
 //	Ask ──▶ Run: list connections ──▶ Evaluate ──▶ mark the denied ones, unmark those allowed again (terminate)
 //
@@ -16,6 +18,7 @@
 package established
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -37,8 +40,11 @@ const pinnedShare = 4
 type Options struct {
 	Families []npc.Family
 	Backend  iptables.Backend
-	// Bit is the bit of the mark of connections that are ended; 0 to keep them.
-	Bit       uint32
+	// Bit is the bit of the mark of connections that are ended; 0 to keep them. LateBit is that of those that are ended
+	// if Bit is 0, because they began before their pod was known; 0 to keep these too.
+	Bit, LateBit uint32
+	// EndLate has the rules written by which the latter end.
+	EndLate   func()
 	Evaluator Evaluator
 	Registry  prometheus.Registerer
 	Log       *slog.Logger
@@ -46,15 +52,20 @@ type Options struct {
 
 // Terminator returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
 func Terminator(ctx context.Context, of Options) (*Worker, error) {
-	bit := of.Bit
+	bit, ended := cmp.Or(of.Bit, of.LateBit), false
 	c := Config{Evaluator: of.Evaluator, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
 	for _, f := range of.Families {
-		if err := of.takeOverMarks(ctx, f); err != nil {
+		some, err := of.takeOverMarks(ctx, f)
+		if err != nil {
 			return nil, errors.Wrap(err, f.String())
 		}
+		ended = ended || some
 	}
 	if bit == 0 {
 		return nil, nil
+	}
+	if of.Bit == 0 {
+		c.EndLate = of.EndLate
 	}
 	var err error
 	if len(of.Families) == 1 {
@@ -66,7 +77,11 @@ func Terminator(ctx context.Context, of Options) (*Worker, error) {
 		return nil, err
 	}
 	c.Metrics = NewMetrics(of.Registry)
-	return newTerminator(c), nil
+	w := newTerminator(c)
+	if w.ended = ended; ended && of.Bit == 0 {
+		w.endLate()
+	}
+	return w, nil
 }
 
 func openConnections(f iptables.Family) (*conntrack.Table, error) {
@@ -77,52 +92,60 @@ func openConnections(f iptables.Family) (*conntrack.Table, error) {
 }
 
 // takeOverMarks handles the marks of a family's connections that an earlier weave-npc process has terminated: they stay
-// terminated, or continue if connections are kept now. It returns an error if another program uses the bit, or if the
-// kernel rejects the rules that terminate connections.
-func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
+// terminated, or continue if such connections are kept now. It reports whether some are. It returns an error if another
+// program uses the bit, or if the kernel rejects the rules that terminate connections.
+func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) (ended bool, err error) {
 	table, err := iptables.New(naming.IPTables(f), c.Backend)
 	if err != nil {
-		return err
+		return false, err
 	}
 	seen, err := table.Read(ctx, naming.ChainPrefix)
 	if err != nil {
-		return err
+		return false, err
 	}
-	bit, former := c.Bit, uint32(rules.TerminateMarkIn(seen))
+	mark, late := rules.TerminateMarkIn(seen)
+	bit, former := c.Bit, uint32(mark)
 	switch {
 	case bit == 0 && former == 0:
-		return nil
+		return false, nil
+	case bit == 0 && (!late || c.LateBit == 0):
+		return false, Restore(naming.IPTables(f), former)
 	case bit == 0:
-		return Restore(naming.IPTables(f), former)
+		bit = c.LateBit
 	}
-	connections, err := openConnections(naming.IPTables(f))
+	if ended, err = takeOver(naming.IPTables(f), former, bit); err != nil || c.Bit == 0 {
+		return ended, err
+	}
+	return ended, errors.Wrap(tryTerminate(ctx, table, bit),
+		"--established=terminate: the kernel does not take the rules for it; use keep")
+}
+
+// takeOver has the connections of a family stay ended that have the former bit in their mark, if that is not 0, by
+// another bit. It reports whether there are any.
+func takeOver(f iptables.Family, former, bit uint32) (ended bool, err error) {
+	connections, err := openConnections(f)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer connections.Close()
-	switch former {
-	case bit:
-	case 0:
-		marked, err := connections.Marked(bit)
-		if err == nil && len(marked) > 0 {
-			err = errors.Errorf("--terminate-mark: %d connections have the bit %#x of their mark already, "+
-				"which another program uses: give another bit",
-				len(marked), bit)
-		}
-		if err != nil {
-			return err
-		}
-	default:
-		marked, err := connections.Marked(former)
-		if err == nil {
-			_, err = connections.Terminate(marked, bit, false)
-		}
-		if err != nil {
-			return err
-		}
+	if former == 0 {
+		return false, unused(connections, bit)
 	}
-	return errors.Wrap(tryTerminate(ctx, table, bit),
-		"--established=terminate: the kernel does not take the rules for it; use keep")
+	marked, err := connections.Marked(former)
+	if err == nil && former != bit {
+		_, err = connections.Terminate(marked, bit, false)
+	}
+	return len(marked) > 0, err
+}
+
+// unused returns an error if connections have a bit in their mark.
+func unused(t *conntrack.Table, bit uint32) error {
+	marked, err := t.Marked(bit)
+	if err == nil && len(marked) > 0 {
+		err = errors.Errorf("--terminate-mark: %d connections have the bit %#x of their mark already, "+
+			"which another program uses: give another bit", len(marked), bit)
+	}
+	return err
 }
 
 // tryTerminate writes the rules that connections end by to a chain that no rule leads to.
@@ -144,7 +167,7 @@ func Marks(ctx context.Context, tables []*iptables.Table) (map[iptables.Family]u
 		if err != nil {
 			return nil, err
 		}
-		if bit := rules.TerminateMarkIn(seen); bit != 0 {
+		if bit, _ := rules.TerminateMarkIn(seen); bit != 0 {
 			bits[t.Family()] = uint32(bit)
 		}
 	}

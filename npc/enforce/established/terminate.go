@@ -41,16 +41,22 @@ type Config struct {
 	// MaxPinned is how many TCP connections may stay in the table, ended, for as long as they would have stayed without
 	// a packet. More of them are forgotten soon after they are reset, and may be opened again by an end that was idle.
 	MaxPinned int
-	Metrics   *Metrics
-	Log       *slog.Logger
+	// EndLate, if it is not nil, has the rules written by which connections end. Then only those end that began before
+	// their pod was known, and the rules are written once there are such.
+	EndLate func()
+	Metrics *Metrics
+	Log     *slog.Logger
 }
 
 // Worker ends connections. Terminator returns one.
 type Worker struct {
 	Config
 	asked chan struct{}
+	late  late
 	// former is how many ended connections the table had at the last look.
 	former int
+	// ended is set if there were ended connections at the last look, or before the first one.
+	ended bool
 	// full and misses are set while a look found too many ended connections, and some that meet no rule: each is
 	// logged once.
 	full, misses bool
@@ -58,13 +64,21 @@ type Worker struct {
 
 // newTerminator returns a Worker that has ended nothing.
 func newTerminator(c Config) *Worker {
-	return &Worker{Config: c, asked: make(chan struct{}, 1)}
+	w := &Worker{Config: c, asked: make(chan struct{}, 1)}
+	w.late.noted = make(chan struct{}, 1)
+	if c.EndLate == nil {
+		w.late.rules = written
+	}
+	return w
 }
 
 // Ask requests that all connections are evaluated again. It does not wait for that.
-func (w *Worker) Ask() {
+func (w *Worker) Ask() { notify(w.asked) }
+
+// notify sends to a channel that holds one notification.
+func notify(c chan struct{}) {
 	select {
-	case w.asked <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -72,18 +86,32 @@ func (w *Worker) Ask() {
 // Run evaluates connections after each Ask until the context ends. It returns no error: it retries what fails.
 func (w *Worker) Run(ctx context.Context) error {
 	share := share{at: time.Now()}
-	again := time.NewTimer(0)
+	again, batch := time.NewTimer(0), time.NewTimer(0)
 	again.Stop()
+	batch.Stop()
 	defer again.Stop()
+	defer batch.Stop()
 	retry := time.Duration(0)
 	for {
 		first := false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-w.late.noted:
+			if !w.late.waiting {
+				batch.Reset(w.late.pause())
+			}
+			w.late.waiting = true
+			continue
+		case <-batch.C:
+			w.late.waiting, first = false, true
 		case <-w.asked:
+			w.late.confirm()
 			first = true
 		case <-again.C:
+		}
+		if !w.due() {
+			continue
 		}
 		start := time.Now()
 		switch _, err := w.look(); {
@@ -130,7 +158,7 @@ func (s *share) after(now time.Time, took time.Duration) time.Duration {
 func (w *Worker) look() (counts, error) {
 	start := time.Now()
 	local := w.Evaluator.LocalAddrs()
-	l := pass{Worker: w}
+	l := pass{Worker: w, arrived: w.late.pending()}
 	err := w.Table.Entries(func(source, destination netip.Addr) bool {
 		_, from := local[source]
 		_, to := local[destination]
@@ -140,18 +168,24 @@ func (w *Worker) look() (counts, error) {
 		err = l.end()
 	}
 	l.pinned += l.added
+	w.ended = l.marked+l.cut > 0
 	if w.former = l.pinned; err != nil {
 		return l.counts, err
 	}
-	w.report(l.counts, time.Since(start))
-	return l.counts, nil
+	w.late.took = time.Since(start)
+	w.report(l.counts, w.late.took)
+	return l.counts, w.concludeLate(&l)
 }
 
 // report logs and counts what a look did.
 func (w *Worker) report(n counts, took time.Duration) {
 	w.Metrics.observe(n, took)
 	if n.cut+n.restored > 0 {
-		w.Log.Info("a change ended connections", "ended", n.cut, "restored", n.restored,
+		what := "a change ended connections"
+		if w.EndLate != nil {
+			what = "connections were ended that began before their pod was known"
+		}
+		w.Log.Info(what, "ended", n.cut, "restored", n.restored,
 			"took", took.Round(time.Microsecond))
 	}
 	if full := n.unpinned > 0; full != w.full {
@@ -178,6 +212,12 @@ type pass struct {
 	counts
 	// added is how many more ended connections the table has now than at the last look.
 	added int
+	// arrived are the addresses whose connections end even if others are kept. unruled counts the connections that are
+	// to end when there are rules for it.
+	arrived map[netip.Addr]int
+	unruled int
+	// marked counts the connections that had ended before.
+	marked int
 	// entries wait to be evaluated, and related ones for the connection that they are related to, whose verdict they
 	// share.
 	entries, related []conntrack.Entry
@@ -242,15 +282,17 @@ func (l *pass) carryOut(verdict func(i int) (evaluated, allowed bool)) {
 	var pin, mark, restore []conntrack.Entry
 	for i, e := range l.entries {
 		evaluated, allowed := verdict(i)
-		marked := e.Mark&l.Bit != 0
-		if evaluated && !allowed {
+		marked := e.Mark&l.Bit != 0 && l.late.rules == written // else the mark is another program's
+		if evaluated && !allowed && (marked || !l.keeps(e)) {
 			l.remember(e.Name)
 		}
 		switch {
 		case !evaluated, allowed && !marked:
 		case allowed:
 			restore = append(restore, e)
-		case marked:
+		case marked, l.keeps(e):
+		case l.late.rules != written:
+			l.unruled++
 		case l.former+l.added >= l.MaxPinned:
 			mark = append(mark, e)
 			l.unpinned++
@@ -258,10 +300,13 @@ func (l *pass) carryOut(verdict func(i int) (evaluated, allowed bool)) {
 			pin = append(pin, e)
 			l.added++
 		}
+		if marked {
+			l.marked++
+		}
 		if marked && e.Pinned() {
 			l.pinned++
 		}
-		if evaluated && !allowed && e.Offloaded() {
+		if evaluated && !allowed && !l.keeps(e) && e.Offloaded() {
 			l.offloaded++
 		}
 	}

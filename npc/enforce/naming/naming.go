@@ -72,7 +72,13 @@ const (
 	Broadcast     = "broadcast"
 	// Closed are local pods whose packets to the node itself are dropped.
 	Closed = "closed"
+	// Alive holds every address while weave-npc runs, and Unattended those that are dropped while it does not.
+	Alive      = "alive"
+	Unattended = "unattended"
 )
+
+// AliveTimeout is the number of seconds after which nothing is left in the set Alive that was not renewed.
+const AliveTimeout = 5
 
 // DefaultAllow returns the name, without prefix and family, of the set of the local pods that no policy isolates in a
 // direction.
@@ -85,7 +91,7 @@ func FailClosed(d npc.Direction) string { return "fail-closed-" + d.String() }
 // ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
 	`^weave-(?:[a-z2-7]{25}|` +
-		`(?:local-pods|pod-range|behind-uplinks|broadcast|closed|` +
+		`(?:local-pods|pod-range|behind-uplinks|broadcast|closed|alive|unattended|` +
 		`(?:default-allow|fail-closed|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
 
 // IsOurSet reports whether a set of this program can have the name.

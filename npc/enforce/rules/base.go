@@ -34,9 +34,11 @@ type Base struct {
 	// Helpers are the names of the helpers of conntrack whose expected connections pass.
 	Helpers []string
 	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
-	NFLogGroup    uint16
-	TCPLiberal    bool
-	TerminateMark TerminateMark
+	NFLogGroup uint16
+	TCPLiberal bool
+	// TerminateMark is the bit by which connections are ended, if any are. LateMark is the bit by which those are that
+	// began before their pod was known, if others are kept; TerminateMark is the same once there are such.
+	TerminateMark, LateMark TerminateMark
 	ActiveTiers
 }
 
@@ -116,7 +118,7 @@ func (b *Base) foreignTarget() string {
 // Forward returns the rules that divide forwarded packets into those from local pods and those to them.
 func (b *Base) Forward(f npc.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
-	rules := b.TerminateMark.rules()
+	rules := b.terminated()
 	if b.AllowAction != "RETURN" {
 		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"),
 			Target:  b.AllowTarget(npc.Ingress),
@@ -196,7 +198,7 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
 	var rules []iptables.Rule
 	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
-		rules = b.TerminateMark.rules()
+		rules = b.terminated()
 	}
 	if !b.Hooked || b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: established, Target: b.AllowTarget(d), Comment: "replies"})
@@ -325,6 +327,9 @@ func (b *Base) Isolated(f npc.Family, d npc.Direction) []iptables.Rule {
 		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.FailClosed(d)), d.Own()),
 			Target:  "-g " + naming.DropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
+		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.Unattended), d.Own()) + " " +
+			naming.NoMatch(naming.FixedSet(f, naming.Alive), d.Own()),
+			Target: "-g " + naming.DropChain(d), Comment: "weave-npc is not running"},
 		iptables.Rule{Target: unknown, Comment: "not a pod of this node"})
 }
 

@@ -9,7 +9,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-const endedComment = "its connection was ended: what policies allow changed"
+const (
+	endedComment = "its connection was ended: what policies allow changed"
+	// lateComment distinguishes an end by LateMark from others after a restart.
+	lateComment = "its connection was ended: it began before its pod was known"
+)
 
 // TerminateMark is the bit of the mark of connections that were ended; 0 if none are.
 type TerminateMark uint32
@@ -19,12 +23,16 @@ func (m TerminateMark) match() string {
 	return fmt.Sprintf("-m connmark --mark %#x/%#x", uint32(m), uint32(m))
 }
 
-// rules returns the rule that leads the packets of connections to their end, if there are such connections.
-func (m TerminateMark) rules() []iptables.Rule {
-	if m == 0 {
+// terminated returns the rule that leads the packets of connections to their end, if there are such connections.
+func (b *Base) terminated() []iptables.Rule {
+	if b.TerminateMark == 0 {
 		return nil
 	}
-	return []iptables.Rule{{Match: m.match(), Target: "-g " + naming.TerminateChain, Comment: endedComment}}
+	r := iptables.Rule{Match: b.TerminateMark.match(), Target: "-g " + naming.TerminateChain, Comment: endedComment}
+	if b.LateMark != 0 {
+		r.Comment = lateComment
+	}
+	return []iptables.Rule{r}
 }
 
 // ToNode returns the rule for packets of local pods to the node itself, whose connection was ended.
@@ -50,8 +58,8 @@ func Terminate() []iptables.Rule {
 }
 
 // TerminateMarkIn returns the bit of the mark by which rules in the kernel identify terminated connections; 0 if there
-// are no such rules.
-func TerminateMarkIn(seen iptables.Seen) TerminateMark {
+// are no such rules. With late, only connections were terminated that began before their pod was known.
+func TerminateMarkIn(seen iptables.Seen) (mark TerminateMark, late bool) {
 	for _, chain := range []string{naming.ForwardChain, naming.MainChain} {
 		for _, text := range seen.Chains[chain].Text {
 			_, mark, found := strings.Cut(text, " -m connmark --mark 0x")
@@ -60,9 +68,9 @@ func TerminateMarkIn(seen iptables.Seen) TerminateMark {
 			}
 			digits, _, _ := strings.Cut(mark, "/")
 			if bit, err := strconv.ParseUint(digits, 16, 32); err == nil {
-				return TerminateMark(bit)
+				return TerminateMark(bit), strings.Contains(text, lateComment)
 			}
 		}
 	}
-	return 0
+	return 0, false
 }

@@ -13,6 +13,7 @@ import (
 type progressTracker struct {
 	mu    sync.Mutex // guards the fields below
 	steps map[string]step
+	moved time.Time // when a step began or ended last
 }
 
 type step struct {
@@ -27,12 +28,31 @@ func (t *progressTracker) Begin(worker, what string) (end func()) {
 	if t.steps == nil {
 		t.steps = map[string]step{}
 	}
-	t.steps[worker] = step{what, time.Now()}
+	t.moved = time.Now()
+	t.steps[worker] = step{what, t.moved}
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.steps, worker)
+		t.moved = time.Now()
 	}
+}
+
+// Move records that something was done.
+func (t *progressTracker) Move() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.moved = time.Now()
+}
+
+// Idle returns how long ago a step began or ended, or something else was done.
+func (t *progressTracker) Idle() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.moved.IsZero() {
+		return 0
+	}
+	return time.Since(t.moved)
 }
 
 // String returns the current steps and their durations. It is empty if there are none.

@@ -166,7 +166,10 @@ func (s *Syncer) apply(ctx context.Context, txs [len(npc.Families)]dataplane.Tra
 		}
 	}
 	if s.planner.TakeEdits() {
-		s.edited()
+		s.Hooks.Edited()
+	}
+	if late := s.planner.TakeLate(); len(late) > 0 {
+		s.Hooks.Late(late)
 	}
 	return again
 }
@@ -213,6 +216,9 @@ func (s *Syncer) finish(ctx context.Context, start time.Time, synced bool) {
 			s.reporter.failed(k, now)
 		case k.known() == dataplane.AllKnown:
 			s.reporter.upToDate(k, now)
+		}
+		if synced && k.steady() { // before, unknown addresses may be closed by what an earlier process left alone
+			s.Hooks.Steady(k.family, s.controller.Lookup().Alive(k.family))
 		}
 		good = good && k.steady()
 	}

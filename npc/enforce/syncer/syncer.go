@@ -30,6 +30,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster/ipowner"
@@ -55,8 +56,8 @@ type Syncer struct {
 	doing progressTracker
 	// ended receives when a probe has ended, or connections were deleted, concurrently with the syncs.
 	ended chan struct{}
-	// edited is called when the kernel holds changes by which open connections may not be allowed any more.
-	edited func()
+	// Hooks are called by Run. They must not be changed after it has begun.
+	Hooks Hooks
 	// more reports that the last sync left changes for the next one.
 	more bool
 	// lastChange is when the controller last announced changes, and garbageSince since when it has garbage; zero if it
@@ -73,12 +74,26 @@ type Syncer struct {
 	problem string
 }
 
+// Hooks are functions that are called with what has come to the kernel. None of them may block.
+type Hooks struct {
+	// Edited is called when the kernel holds changes by which open connections may not be allowed any more, or may be
+	// again.
+	Edited func()
+	// Late is called with addresses of local pods that the kernel holds as such only now, and whose connections policies
+	// may deny that began before.
+	Late func([]netip.Addr)
+	// Steady is called, again and again, while the kernel holds what is wanted of a family, with the operation by which
+	// a set shows that weave-npc runs.
+	Steady func(npc.Family, ipset.Op)
+}
+
 // New opens the kernel of the current network namespace, for the given families. The function report is called with
 // each policy that is not enforced as specified. An error describes what is missing and the way out.
 func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(enforce.InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1),
-		stuckAfter: stuckAfter, edited: func() {}}
+		stuckAfter: stuckAfter,
+		Hooks:      Hooks{Edited: func() {}, Late: func([]netip.Addr) {}, Steady: func(npc.Family, ipset.Op) {}}}
 	s.reporter = reporter{lookup: c.Lookup(), metrics: x, log: log, policy: report}
 	s.committer = committer{planner: c.Planner(), metrics: x, log: log}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
@@ -98,9 +113,9 @@ func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metri
 // before Run.
 func (s *Syncer) OnConflict(report func(ipowner.Conflict)) { s.watcher.conflicts.Report = report }
 
-// OnEdit sets the function that is called when the kernel holds changes by which open connections may not be allowed
-// any more, or may be again. It must not block, and be set before Run.
-func (s *Syncer) OnEdit(edited func()) { s.edited = edited }
+// Idle returns how long ago the syncer began or ended something. While it runs, that is less than a second unless
+// something takes long.
+func (s *Syncer) Idle() time.Duration { return s.doing.Idle() }
 
 // Close closes the sockets to the kernel. What is in the kernel stays.
 func (s *Syncer) Close() {
@@ -147,6 +162,7 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 	deadline := time.NewTimer(0) // of a retry, of garbage, or of what time alone changes
 	defer deadline.Stop()
 	for {
+		s.doing.Move()
 		select {
 		case <-ctx.Done():
 			return nil

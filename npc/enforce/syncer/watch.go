@@ -260,6 +260,7 @@ func (w *watcher) setBlind(err error, now time.Time) {
 // watchFailClosed reports what the fail-closed filter drops, and what it cannot protect.
 func (w *watcher) watchFailClosed(now time.Time) {
 	w.failClosed.Open(w.lookup.OutOfRangePods(), w.lookup.NoPodRange(), now)
+	w.failClosed.Unlisted(w.lookup.Unlisted())
 	if w.lookup.FailClosedMode() != enforce.FailClosedAuto {
 		return
 	}

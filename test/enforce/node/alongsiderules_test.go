@@ -307,7 +307,7 @@ func restore(t *testing.T, w *e2e.Cluster, n *lab.Node, text rules) {
 }
 
 // owned matches the lines of a snapshot that are about what weave-npc owns.
-var owned = regexp.MustCompile(`WEAVE-NPC|(^| )weave-(local-pods|pod-range|behind-uplinks|broadcast|default-allow-(in|e)gress|fail-closed-(in|e)gress|[a-z2-7]{25})(-v6)?( |$)`)
+var owned = regexp.MustCompile(`WEAVE-NPC|(^| )weave-(local-pods|pod-range|behind-uplinks|broadcast|alive|unattended|default-allow-(in|e)gress|fail-closed-(in|e)gress|[a-z2-7]{25})(-v6)?( |$)`)
 
 // foreignState returns what others have in a node's tables and sets. Tables are what others have in nftables.
 func foreignState(t *testing.T, n *lab.Node, tables []string) string {

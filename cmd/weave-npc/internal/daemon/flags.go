@@ -240,9 +240,7 @@ func (o *options) config() (enforce.Config, error) {
 		return c, err
 	}
 	bit, err := o.terminateBit()
-	if o.established == establishedTerminate {
-		c.TerminateMark = bit
-	}
+	c.TerminateMark, c.LateMark = o.marks(bit)
 	switch {
 	case err != nil:
 		return c, err
@@ -314,6 +312,18 @@ func (o *options) checkHelpers() error {
 		}
 	}
 	return nil
+}
+
+// marks returns the bit of --terminate-mark for all connections that a change denies, or for those that began before
+// their pod was known.
+func (o *options) marks(bit uint32) (terminate, late uint32) {
+	switch {
+	case o.established == establishedTerminate:
+		return bit, 0
+	case o.failClosed == string(enforce.FailClosedNever):
+		return 0, 0
+	}
+	return 0, bit
 }
 
 // terminateBit returns the bit of --terminate-mark.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/alive"
 	"github.com/weave-npc/weave-npc/npc/enforce/established"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 )
@@ -52,13 +53,13 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
 	terminator, err := established.Terminator(ctx, established.Options{Families: d.families, Backend: d.backend,
-		Bit: d.config.TerminateMark, Evaluator: d.controller.Lookup(),
-		Registry: d.registry, Log: d.log})
+		Bit: d.config.TerminateMark, LateBit: d.config.LateMark, EndLate: d.controller.Planner().EndLate,
+		Evaluator: d.controller.Lookup(), Registry: d.registry, Log: d.log})
 	if err != nil {
 		return err
 	}
 	if terminator != nil {
-		d.syncer.OnEdit(terminator.Ask)
+		d.syncer.Hooks.Edited, d.syncer.Hooks.Late = terminator.Ask, terminator.Late
 		tasks.Go(func() error { return terminator.Run(ctx) })
 	}
 	d.guard.Config.Booting = host.Booting()
@@ -67,6 +68,12 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		d.syncer.Sync(ctx, true) // what fails is tried again by Run
 	}
+	renewer, err := alive.Open(alive.Config{Idle: d.syncer.Idle, Log: d.log})
+	if err != nil {
+		return err
+	}
+	d.syncer.Hooks.Steady = renewer.Keep
+	tasks.Go(func() error { return renewer.Run(ctx) })
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
 	tasks.Go(func() error { return d.source.Run(ctx, d.stage, d.log) })

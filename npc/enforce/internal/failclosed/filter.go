@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
@@ -44,9 +43,14 @@ type Filter struct {
 	mode   enforce.FailClosedMode
 	tables [len(npc.Families)]*dataplane.Table
 	index  *index.Index
-	sets   [len(npc.Families)][len(npc.Directions)]*dataplane.Set
-	// closed is what the sets hold besides the known remote pods -> the comment.
-	closed [len(npc.Families)][len(npc.Directions)]entries
+	sets   [len(npc.Families)][len(npc.Directions)]closedSet
+	// unattended are the sets of what is dropped while weave-npc does not run, as sets alive show.
+	unattended [len(npc.Families)]closedSet
+	alive      [len(npc.Families)]aliveSet
+	// isolated holds the directions that local pods are isolated in, if any; unlisted are addresses that only the
+	// kernel knows of them.
+	isolated map[*index.Pod][len(npc.Directions)]bool
+	unlisted unlisted
 	// waiting holds the isolated local pods with an address that is missing or does not count.
 	waiting     [len(npc.Directions)]map[*index.Pod]struct{}
 	deletedPods deletedPods
@@ -59,13 +63,14 @@ type Filter struct {
 // New returns a filter that drops nothing yet.
 func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.Index) *Filter {
 	g := &Filter{mode: c.FailClosed, stale: true, tables: tables, index: x, Ranges: newRanges(c, tables),
-		deletedPods: newDeletedPods(c.NodeName, x),
-		waiting:     [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}}}
+		deletedPods: newDeletedPods(c.NodeName, x), isolated: map[*index.Pod][len(npc.Directions)]bool{},
+		waiting: [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}}}
 	for f, t := range tables {
 		g.broadcast.sets[f] = t.Sets.AddFixed(naming.Broadcast, ipset.HashNet,
 			"every address while broadcast is dropped")
+		g.alive[f], g.unattended[f].Set = addUnattended(t)
 		for _, d := range npc.Directions {
-			g.sets[f][d] = t.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet,
+			g.sets[f][d].Set = t.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet,
 				"unknown addresses that are dropped, "+d.String())
 		}
 	}
@@ -73,7 +78,12 @@ func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.
 }
 
 // Sets returns the fail-closed filter's sets of a family, by direction.
-func (g *Filter) Sets(f npc.Family) []*dataplane.Set { return g.sets[f][:] }
+func (g *Filter) Sets(f npc.Family) (sets []*dataplane.Set) {
+	for d := range g.sets[f] {
+		sets = append(sets, g.sets[f][d].Set)
+	}
+	return sets
+}
 
 // Memberships adds the memberships of a known pod of another node to out: addresses that the fail-closed filter must
 // not close.
@@ -82,10 +92,14 @@ func (g *Filter) Memberships(p *index.Pod, out []index.Membership) []index.Membe
 		return out
 	}
 	for _, a := range p.Owned() {
+		f, e := npc.FamilyOf(a), ipset.Addr(a)
 		for _, d := range npc.Directions {
 			if g.Ranges.excepts(a, d) {
-				out = append(out, index.Membership{Set: g.sets[npc.FamilyOf(a)][d], Entry: ipset.Addr(a)})
+				out = append(out, index.Membership{Set: g.sets[f][d].Set, Entry: e})
 			}
+		}
+		if g.Ranges.excepts(a, npc.Ingress) { // so it is if it is on egress
+			out = append(out, index.Membership{Set: g.unattended[f].Set, Entry: e})
 		}
 	}
 	return out
@@ -93,6 +107,13 @@ func (g *Filter) Memberships(p *index.Pod, out []index.Membership) []index.Membe
 
 // Follow records whether a pod waits for an address, and the directions that it is isolated in.
 func (g *Filter) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
+	if isolated != g.isolated[p] || !p.Local() {
+		g.stale = g.stale || g.unlisted.of(p)
+		delete(g.isolated, p)
+	}
+	if p.Local() && isolated != [len(npc.Directions)]bool{} {
+		g.isolated[p] = isolated
+	}
 	waits := p.Local() && g.waits(p) != ""
 	for _, d := range npc.Directions {
 		if _, waited := g.waiting[d][p]; waited || waits && isolated[d] {
@@ -140,7 +161,7 @@ func (g *Filter) Transfer(t index.Transfer) {
 	for _, pods := range g.waiting {
 		closed = closed || len(pods) > 0 // one of them may wait for this address
 	}
-	g.stale = g.stale || closed
+	g.stale = g.stale || closed || g.unlisted.has(t.Addr)
 }
 
 // Recall finds, once, the isolated pods of a family that were deleted before weave-npc started: those whose addresses
@@ -149,7 +170,7 @@ func (g *Filter) Transfer(t index.Transfer) {
 // that nothing isolates, by direction; those that Admin policies select may be denied something all the same.
 func (g *Filter) Recall(f npc.Family, allowed []*dataplane.Set, facts Facts) {
 	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
-		g.deletedPods.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
+		g.deletedPods.recall(g.tables[f], g.Sets(f), allowed, facts.Now)
 		g.stale = true
 	}
 }
@@ -159,9 +180,7 @@ func (g *Filter) closedBy(d npc.Direction, f Facts) string {
 	switch {
 	case g.mode == enforce.FailClosedNever:
 		return ""
-	case f.Missing == npc.ObjectsMissing, f.Missing == npc.ClusterPoliciesMissing,
-		f.Missing == npc.NodeMissing && (f.Policies > 0 ||
-			slices.ContainsFunc(g.tables[:], (*dataplane.Table).HoldsPods)):
+	case g.lacks(f):
 		return "not all objects could be read"
 	case g.mode == enforce.FailClosedAlways:
 		return "--fail-closed always"
@@ -179,6 +198,13 @@ func (g *Filter) closedBy(d npc.Direction, f Facts) string {
 		return g.Watches.broken(f.Now)
 	}
 	return ""
+}
+
+// lacks reports whether pods or policies may be missing.
+func (g *Filter) lacks(f Facts) bool {
+	return f.Missing == npc.ObjectsMissing || f.Missing == npc.ClusterPoliciesMissing ||
+		f.Missing == npc.NodeMissing && (f.Policies > 0 ||
+			slices.ContainsFunc(g.tables[:], (*dataplane.Table).HoldsPods))
 }
 
 // Closed returns which addresses the fail-closed filter drops packets of in a direction, and why; both are empty if it
@@ -209,13 +235,11 @@ func (g *Filter) Update(f Facts) {
 	for _, d := range npc.Directions {
 		want := g.unknown(d, f)
 		for _, family := range npc.Families {
-			g.set(family, d, want[family])
+			g.sets[family][d].fill(want[family])
 		}
 	}
+	g.updateUnattended(f)
 }
-
-// entries are entries of a family's set -> the comment. The zero entries are empty.
-type entries map[ipset.Entry]string
 
 // unknown returns the entries that are closed in a direction, by family.
 func (g *Filter) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entries) {
@@ -249,28 +273,13 @@ func (g *Filter) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entr
 			put(ipset.Addr(a), v.pod+deletedWord)
 		}
 	}
+	for a, why := range g.closedUnlisted(d) {
+		put(ipset.Addr(a), why)
+	}
 	if f.Isolated[d] > 0 {
 		put(ipset.Net(linkLocal), "link-local is no way around policies")
 	}
 	return want
-}
-
-// set makes a set hold exactly the given addresses with their comments, apart from exceptions.
-func (g *Filter) set(f npc.Family, d npc.Direction, want entries) {
-	s, have := g.sets[f][d], g.closed[f][d]
-	for e := range have {
-		// An entry may have become that of a remote pod meanwhile.
-		if _, ok := want[e]; !ok && !s.State(e).Want.NoMatch {
-			s.Remove(e)
-		}
-	}
-	for e, why := range want {
-		// A remote pod may have had the address since, and have taken the entry with it.
-		if st := s.State(e); have[e] != why || !st.Wanted || st.Want.NoMatch {
-			s.Add(e, ipset.Attr{Comment: iptables.Comment(why)})
-		}
-	}
-	g.closed[f][d] = want
 }
 
 // NextDeadline returns when time alone changes what is wanted, after the time of the last update; zero if it does not.

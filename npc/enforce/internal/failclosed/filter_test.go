@@ -68,6 +68,15 @@ func TestReporter(t *testing.T) {
 	say("a/late has no address yet")
 	logged("closed again,", `msg="fail-closed filter closed"`)
 
+	r.Unlisted([]string{"fd32:1::2 of a/web"})
+	logged("with an address that no object lists,", `count=1 addresses="fd32:1::2 of a/web"`)
+	r.Unlisted([]string{"fd32:1::2 of a/web"})
+	logged("said once,", "")
+	r.Unlisted(nil)
+	logged("listed,", "no address of an isolated pod is closed any more")
+	r.Unlisted(nil)
+	logged("said once,", "")
+
 	r.Open([]string{"a/stray"}, true, now)
 	logged("with a stray,", "outside its range")
 	r.Open([]string{"a/stray"}, true, now)

@@ -131,6 +131,9 @@ func (w *harness) event(text string) index.Change {
 				w.Vanish(t.Addr, p, isolation(p), w.facts.Now)
 			}
 		}
+		if what == "vanish" {
+			w.VanishUnlisted(p, isolation(p), w.facts.Now)
+		}
 		return c
 	}
 	p := fixture.Pod(what)

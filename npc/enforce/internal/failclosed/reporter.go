@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
 // long is the time after which there is a warning if the fail-closed filter is closed, or if no pod range is known.
@@ -16,6 +18,8 @@ type Reporter struct {
 	closed map[string]closed // direction -> what was logged last
 	// outOfRangePods are the pods outside the ranges that were logged last.
 	outOfRangePods string
+	// unlisted are the addresses that no object lists, as logged last.
+	unlisted string
 	// noPodRange is the time since which no range is known; zero if one is. warned is set after the warning about it.
 	noPodRange time.Time
 	warned     bool
@@ -49,6 +53,20 @@ func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	}
 	c.why = why
 	r.closed[direction] = c
+}
+
+// Unlisted logs the addresses of isolated pods that are closed because no object lists them, when they change.
+func (r *Reporter) Unlisted(addrs []string) {
+	text := naming.Few(addrs)
+	if text == r.unlisted {
+		return
+	}
+	if r.unlisted = text; text == "" {
+		r.Log.Info("no address of an isolated pod is closed any more that no object lists")
+		return
+	}
+	r.Log.Warn("isolated pods have addresses that no object lists: these are closed", "count", len(addrs),
+		"addresses", text)
 }
 
 // Open logs the local pods that the fail-closed filter does not protect because they are outside the ranges, when they

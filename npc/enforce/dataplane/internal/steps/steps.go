@@ -89,6 +89,10 @@ func (s Steps) LogValue() slog.Value {
 	count := map[ipset.OpKind]int{}
 	for _, op := range slices.Concat(s.DeleteStale, s.Close, s.AddMembers, s.AddAfterRestore, s.DeleteDispatch,
 		s.DeleteAndDestroy, s.Open) {
+		if op.Kind == ipset.Create {
+			count[op.Kind]++
+			continue
+		}
 		count[op.Kind] += max(len(op.Elements), 1)
 	}
 	deleted, inserted := 0, 0

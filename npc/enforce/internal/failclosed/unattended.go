@@ -1,0 +1,60 @@
+package failclosed
+
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+)
+
+// aliveSet is a set that shows that weave-npc runs, and its elements.
+type aliveSet struct {
+	*dataplane.Set
+	elements []ipset.Element
+}
+
+// addUnattended makes the sets of a family desired that close unknown addresses while weave-npc does not run. The first
+// one is made full: a kernel that lacks it dropped nothing for its sake before.
+func addUnattended(t *dataplane.Table) (alive aliveSet, unattended *dataplane.Set) {
+	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if t.Family == npc.IPv6 {
+		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	var elements []ipset.Element
+	for _, p := range ipblock.Halves(all) {
+		elements = append(elements, ipset.Element{Entry: ipset.Net(p), Attr: ipset.Attr{Comment: "weave-npc is running"}})
+	}
+	return aliveSet{t.Sets.AddExpiring(naming.Alive, naming.AliveTimeout, "every address while weave-npc runs", elements),
+			elements},
+		t.Sets.AddFixed(naming.Unattended, ipset.HashNet, "unknown addresses that are dropped while weave-npc does not run")
+}
+
+// Alive returns the operation that renews the elements of a family's set which shows that weave-npc runs.
+func (g *Filter) Alive(f npc.Family) ipset.Op {
+	return ipset.Op{Kind: ipset.Add, Set: g.alive[f].Set.Set, Elements: g.alive[f].elements}
+}
+
+// updateUnattended brings the sets up to date that close unknown addresses while weave-npc does not run. What was read
+// incompletely may have policies.
+func (g *Filter) updateUnattended(f Facts) {
+	var want [len(npc.Families)]entries
+	known := f.Policies > 0 || f.Isolated != [len(npc.Directions)]int{} || g.lacks(f)
+	if known && g.mode != enforce.FailClosedNever {
+		for _, r := range g.Ranges.scope().prefixes() {
+			for _, p := range ipblock.Halves(r) {
+				family := npc.FamilyOf(p.Addr())
+				if want[family] == nil {
+					want[family] = entries{}
+				}
+				want[family][ipset.Net(p)] = "unknown while weave-npc is not running"
+			}
+		}
+	}
+	for family := range want {
+		g.unattended[family].fill(want[family])
+	}
+}
