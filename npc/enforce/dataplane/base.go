@@ -15,12 +15,7 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	put := cs.addFixed
 	if b.Hooked {
 		if cs.jumps == nil {
-			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
-				jump.New(naming.NodeHookChain, naming.EgressChain, rules.FormerToNode(cs.family.ip))}
-			for _, r := range b.ToNode(cs.family.ip) {
-				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.InputChain, r))
-			}
-			cs.jumps = append(cs.jumps, jump.ToEnd(b)...)
+			cs.jumps = jump.Base(b, cs.family.ip)
 		}
 		cs.jumps[0].Want(true)
 		put(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)

@@ -203,7 +203,7 @@ func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
 	if !b.Hooked || b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: established, Target: b.AllowTarget(d), Comment: "replies"})
 	}
-	rules = append(rules, b.expected(d)...)
+	rules = append(rules, expected(b.Helpers, b.AllowTarget(d))...)
 	apart := "-g " + naming.RepliesChain(d)
 	if !b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: notOpening, Target: apart, Comment: "opens no connection"})
@@ -212,10 +212,10 @@ func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
 }
 
 // expected returns the rules for connections that the allowed helpers expect.
-func (b *Base) expected(d npc.Direction) []iptables.Rule {
+func expected(helpers []string, allow string) []iptables.Rule {
 	var rules []iptables.Rule
-	for _, name := range b.Helpers {
-		rules = append(rules, iptables.Rule{Match: related + " -m helper --helper " + name, Target: b.AllowTarget(d),
+	for _, name := range helpers {
+		rules = append(rules, iptables.Rule{Match: related + " -m helper --helper " + name, Target: allow,
 			Comment: "helper " + name + " expects it"})
 	}
 	return rules

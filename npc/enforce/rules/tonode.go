@@ -52,7 +52,7 @@ func FormerToNode(f npc.Family) iptables.Rule {
 // does not decide about groups: what no policy denies passes to the node.
 func (b *Base) Input(f npc.Family) []iptables.Rule {
 	allow := b.AllowTarget(npc.Egress)
-	rules := append(b.expected(npc.Egress), iptables.Rule{Match: icmp(f) + " " + related,
+	rules := append(expected(b.Helpers, allow), iptables.Rule{Match: icmp(f) + " " + related,
 		Target: "-g " + naming.RepliesChain(npc.Egress), Comment: "an ICMP error"})
 	if f == npc.IPv6 {
 		rules = append(rules, neighbourDiscovery(allow)...)

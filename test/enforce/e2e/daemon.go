@@ -53,11 +53,15 @@ func (w *Cluster) StartEach(t *testing.T, configure func(i int, n *lab.Node) *Da
 	}
 }
 
+// CommonArgs returns the flags of all daemons. Most tests begin with pods, and end what they send with a frame of the type
+// that is allowed.
+func CommonArgs(node *lab.Node) []string {
+	return []string{"--node-name", node.Name(), "--bind-audit", "0s", "--allow-ethertypes", "0x88b5"}
+}
+
 // NewDaemon returns a daemon of a node that has not been started.
 func NewDaemon(node *lab.Node, args ...string) *Daemon {
-	return &Daemon{Node: node, Log: &Output{}, Args: append([]string{"--node-name", node.Name(),
-		// Most tests begin with pods. They end what they send with a frame of the second type.
-		"--bind-audit", "0s", "--allow-ethertypes", "0x88b5"}, args...)}
+	return &Daemon{Node: node, Log: &Output{}, Args: append(CommonArgs(node), args...)}
 }
 
 // EndWith has the end of the test kill weave-npc and check its log.

@@ -162,7 +162,7 @@ func newKilling(t *testing.T, backend lab.Backend, s killScenario) *killing {
 // killable prepares a daemon that is not started yet.
 func killable(t *testing.T, node *lab.Node, args ...string) *e2e.Daemon {
 	t.Helper()
-	d := &e2e.Daemon{Node: node, Log: &e2e.Output{}, Args: append([]string{"--node-name", node.Name()}, args...)}
+	d := &e2e.Daemon{Node: node, Log: &e2e.Output{}, Args: append(e2e.CommonArgs(node), args...)}
 	t.Cleanup(func() {
 		if d.Cmd != nil {
 			d.Kill(t)

@@ -21,7 +21,6 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -121,7 +120,7 @@ func (d *daemon) bind(config binding.Config, e *eventReporter) {
 	}
 	d.guard = &binding.Guard{Attachment: d.attachment, Config: config,
 		API:       binding.API{Owner: owner, InRange: lookup.InRange},
-		Isolating: lookup.AnyIsolated, Unlisted: func(map[netip.Addr]types.UID) {}, Kernel: ports.Tables{}, Generation: iptables.Generation,
+		Isolating: lookup.AnyIsolated, Unlisted: d.controller.SetUnlisted, Kernel: ports.Tables{}, Generation: iptables.Generation,
 		Reporter: binding.NewReporter(d.registry, d.log, e.Forged), Log: d.log}
 }
 

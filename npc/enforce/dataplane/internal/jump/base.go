@@ -2,13 +2,24 @@ package jump
 
 import (
 	"cmp"
+	"github.com/weave-npc/weave-npc/npc"
 
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
-// ToEnd returns the jumps by which connections between a pod and its node end, if any connections are to end at all.
-func ToEnd(b *rules.Base) (jumps []*Jump) {
+// Base returns the jumps that every node has whose CNI does not jump itself. The first is that of FORWARD.
+func Base(b *rules.Base, f npc.Family) []*Jump {
+	jumps := []*Jump{New(naming.HookChain, naming.ForwardChain, b.Through()),
+		New(naming.NodeHookChain, naming.EgressChain, rules.FormerToNode(f))}
+	for _, r := range b.ToNode(f) {
+		jumps = append(jumps, New(naming.NodeHookChain, naming.InputChain, r))
+	}
+	return append(jumps, toEnd(b)...)
+}
+
+// toEnd returns the jumps by which connections between a pod and its node end, if any connections are to end at all.
+func toEnd(b *rules.Base) (jumps []*Jump) {
 	mark := cmp.Or(b.TerminateMark, b.LateMark)
 	if mark == 0 {
 		return nil
