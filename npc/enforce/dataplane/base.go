@@ -12,30 +12,30 @@ import (
 // AddBase makes the chains desired that every node has. It returns the chains that dispatch to the rules of isolated
 // pods.
 func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
-	put := cs.addFixed
 	if b.Hooked {
 		if cs.jumps == nil {
-			cs.jumps = jump.Base(b, cs.family.ip)
+			cs.jumps = append([]*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through())},
+				jump.ToNode(b, cs.family.ip)...)
 		}
 		cs.jumps[0].Want(true)
-		put(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
-		put(naming.InputChain, "packets from local pods to this node", b.Input(cs.family.ip)...)
+		cs.addFixed(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
+		cs.addFixed(naming.InputChain, "packets from local pods to this node", b.Input(cs.family.ip)...)
 	}
-	put(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
-	put(naming.MainChain, "packets to local pods", b.ToPods(cs.family.ip)...)
-	put(naming.BroadcastChain, "broadcast that is dropped", b.Broadcast(cs.family.ip)...)
+	cs.addFixed(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
+	cs.addFixed(naming.MainChain, "packets to local pods", b.ToPods(cs.family.ip)...)
+	cs.addFixed(naming.BroadcastChain, "broadcast that is dropped", b.Broadcast(cs.family.ip)...)
 	if b.TerminateMark != 0 {
-		put(naming.TerminateChain, "connections that were ended", rules.Terminate()...)
+		cs.addFixed(naming.TerminateChain, "connections that were ended", rules.Terminate()...)
 	}
-	put(naming.EgressChain, "packets from local pods", b.FromPods(cs.family.ip)...)
-	put(naming.DefaultChain, "local pods that are not isolated, ingress", b.Default(cs.family.ip, npc.Ingress)...)
-	put(naming.EgressDefaultChain, "local pods that are not isolated, egress", b.Default(cs.family.ip, npc.Egress)...)
+	cs.addFixed(naming.EgressChain, "packets from local pods", b.FromPods(cs.family.ip)...)
+	cs.addFixed(naming.DefaultChain, "local pods that are not isolated, ingress", b.Default(cs.family.ip, npc.Ingress)...)
+	cs.addFixed(naming.EgressDefaultChain, "local pods that are not isolated, egress", b.Default(cs.family.ip, npc.Egress)...)
 	for _, d := range npc.Directions {
-		put(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
-		roots[d] = put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(),
+		cs.addFixed(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
+		roots[d] = cs.addFixed(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(),
 			b.Isolated(cs.family.ip, d)...)
 		roots[d].lazy = true
-		drop := put(naming.DropChain(d), "report and drop, "+d.String(),
+		drop := cs.addFixed(naming.DropChain(d), "report and drop, "+d.String(),
 			iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		drop.ordered = true
 		for _, r := range b.Reports(d) {
@@ -58,9 +58,8 @@ func (cs *Chains) addFixed(name, about string, tail ...iptables.Rule) *Chain {
 // packets to the node itself evaluated if they are to be, and connections ended.
 func (cs *Chains) SetBase(b *rules.Base) {
 	for _, j := range cs.jumps {
-		ends := j.LeadsTo() == naming.TerminateChain
-		j.Want(j.Chain() == naming.HookChain ||
-			b.EvaluatesNode() && j.LeadsTo() != naming.EgressChain && (!ends || b.TerminateMark != 0))
+		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode() && j.LeadsTo() != naming.EgressChain &&
+			(b.TerminateMark != 0 || j.LeadsTo() != naming.TerminateChain))
 	}
 	if b.TerminateMark != 0 {
 		cs.addFixed(naming.TerminateChain, "connections that were ended", rules.Terminate()...)

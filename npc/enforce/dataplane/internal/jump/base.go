@@ -2,16 +2,15 @@ package jump
 
 import (
 	"cmp"
-	"github.com/weave-npc/weave-npc/npc"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
-// Base returns the jumps that every node has whose CNI does not jump itself. The first is that of FORWARD.
-func Base(b *rules.Base, f npc.Family) []*Jump {
-	jumps := []*Jump{New(naming.HookChain, naming.ForwardChain, b.Through()),
-		New(naming.NodeHookChain, naming.EgressChain, rules.FormerToNode(f))}
+// ToNode returns the jumps for packets between local pods and their node.
+func ToNode(b *rules.Base, f npc.Family) []*Jump {
+	jumps := []*Jump{New(naming.NodeHookChain, naming.EgressChain, rules.FormerToNode(f))}
 	for _, r := range b.ToNode(f) {
 		jumps = append(jumps, New(naming.NodeHookChain, naming.InputChain, r))
 	}
