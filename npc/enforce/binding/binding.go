@@ -17,7 +17,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,66 +27,14 @@ import (
 // maxAddrs bounds the addresses that are kept of one port. A pod that gives itself more keeps its first ones.
 const maxAddrs = 64
 
-// Config is what the operator wants.
-type Config struct {
-	Mode ports.Mode
-	// Audit is how long a node that had pods has to be free of doubtful frames before forged sources are dropped.
-	Audit     time.Duration
-	AllowVLAN bool
-	// Types are the EtherTypes that pods may send beside IPv4, IPv6 and ARP.
-	Types []uint16
-	// Prefixes are bound by what the kernel has alone.
-	Prefixes []netip.Prefix
-	// Routing are the namespaces whose pods route for others.
-	Routing []string
-	// Booting is set if no pod can run yet: there is nothing to audit.
-	Booting bool
-}
-
-// Owner is the pod that the API gives an address.
-type Owner struct {
-	UID             types.UID
-	Namespace, Name string
-	// Local is set for a pod of this node with a network of its own.
-	Local bool
-}
-
-// String returns the namespace and the name.
-func (o Owner) String() string { return o.Namespace + "/" + o.Name }
-
-// remade reports whether two owners are one pod, whose object may have been made again, as that of a static pod is.
-func (o Owner) remade(other Owner) bool {
-	return o.Namespace == other.Namespace && o.Name == other.Name
-}
-
-// API answers what the objects of the API hold.
-type API struct {
-	// Owner returns the pod that has an address, and whether there is one.
-	Owner func(netip.Addr) (Owner, bool)
-	// InRange reports whether an address may be that of a local pod.
-	InRange func(netip.Addr) bool
-}
-
-// unboundReason is why the sources of a port are not bound.
-type unboundReason string
-
-// The reasons.
-const (
-	noAddress unboundReason = "no-address" // the kernel has no address behind the port, or cannot tell
-	noPod     unboundReason = "no-pod"     // no pod of this node has an address that is behind the port
-	second    unboundReason = "second"     // the pod has another port
-	routing   unboundReason = "routing"    // the pod is in a namespace that routes
-)
-
-// unboundReasons returns all reasons.
-func unboundReasons() []unboundReason { return []unboundReason{noAddress, noPod, second, routing} }
-
 // port is what is known of a port.
 type port struct {
 	host.Port
 	behind host.Behind
 	// mac is the hardware address of the sources.
 	mac ports.MAC
+	// settled is set if the addresses behind it were the same at the last two looks.
+	settled bool
 	// owner is the pod behind the port; zero while it is not known.
 	owner Owner
 	// seen holds the addresses that the kernel has had behind the port, in the order they came, and bound those of them
@@ -149,6 +96,7 @@ func (b *bindings) setBehind(index int, behind host.Behind) {
 	if p == nil {
 		return
 	}
+	p.settled = slices.Equal(p.behind.Addrs, behind.Addrs)
 	p.behind = behind
 	for _, a := range behind.Addrs {
 		if !a.IsLinkLocalUnicast() && !slices.Contains(p.seen, a) && len(p.seen) < maxAddrs {
@@ -331,7 +279,8 @@ func (b *bindings) holders(sorted []*port) map[link]*port {
 }
 
 // addrsOf returns the addresses that frames of a port may come from: those that were bound, its link-local ones, those
-// of the operator's prefixes and, while its pod is not known, those that may be the pod's.
+// of the operator's prefixes and, while its pod is not known, those that may be the pod's. The network of a pod is made
+// in steps: what is sent from an address that is about to be seen must not be lost, so the addresses have to settle.
 func (b *bindings) addrsOf(p *port, holders map[link]*port) []netip.Addr {
 	out := slices.Clone(p.bound)
 	put := func(a netip.Addr) {
@@ -343,7 +292,7 @@ func (b *bindings) addrsOf(p *port, holders map[link]*port) []netip.Addr {
 		_, owned := b.api.Owner(a)
 		switch {
 		case holders[p.on(a)] != p:
-		case a.IsLinkLocalUnicast(), !owned && b.ofOperator(a), !owned && p.owner.UID == "" && b.api.InRange(a):
+		case a.IsLinkLocalUnicast(), !owned && b.ofOperator(a), !owned && p.owner.UID == "" && p.settled && b.api.InRange(a):
 			put(a)
 		}
 	}
@@ -383,6 +332,12 @@ func (b *bindings) addUnlisted(p *port, to map[netip.Addr]types.UID) {
 			to[a] = p.owner.UID
 		}
 	}
+}
+
+// has reports whether the kernel has the address of a forged source behind the port.
+func (b *bindings) has(f ports.Forgery) bool {
+	p := b.ports[f.Port]
+	return p != nil && (slices.Contains(p.behind.Addrs, f.Addr) || slices.Contains(p.behind.Elsewhere, f.Addr))
 }
 
 // owners returns the pods behind the ports, as far as they are known.

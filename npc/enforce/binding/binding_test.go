@@ -55,7 +55,9 @@ func (n *node) port(index int, has string) {
 func (n *node) set(p host.Port, mac byte, has, elsewhere string) {
 	n.ports = append(slices.DeleteFunc(n.ports, func(q host.Port) bool { return q.Index == p.Index }), p)
 	n.setPorts(n.ports)
-	n.setBehind(p.Index, host.Behind{MAC: net.HardwareAddr{2, 0, 0, 0, 0, mac}, Addrs: addrs(has), Elsewhere: addrs(elsewhere)})
+	for range 2 { // addresses have to settle
+		n.setBehind(p.Index, host.Behind{MAC: net.HardwareAddr{2, 0, 0, 0, 0, mac}, Addrs: addrs(has), Elsewhere: addrs(elsewhere)})
+	}
 }
 
 func (n *node) remove(index int) {

@@ -33,7 +33,8 @@ func (g *Guard) report(now time.Time) error {
 		if !plain && !g.audit.IsZero() {
 			g.audit = now.Add(g.Config.Audit)
 		}
-		g.Reporter.forged(forgedSource{f, g.name(f.Port), g.owners[f.Port], taken, g.mode(now) == ports.On})
+		g.Reporter.forged(forgedSource{f, g.name(f.Port), g.owners[f.Port], taken, g.bindings.has(f),
+			g.mode(now) == ports.On})
 	}
 	g.Reporter.forget(g.looks)
 	return nil

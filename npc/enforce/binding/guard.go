@@ -28,6 +28,8 @@ const (
 	soonest = 20 * time.Millisecond
 	// young is the age up to which a port is looked at more often.
 	young = time.Minute
+	// lookWait bounds the time that Look takes.
+	lookWait = 2 * time.Second
 	// retryLast is the longest pause between failing tries.
 	retryLast = 30 * time.Second
 )
@@ -40,14 +42,15 @@ type Kernel interface {
 	Dropped() (map[ports.Reason]uint64, error)
 }
 
-// Guard keeps the ports of pods guarded: frames with a source that is not the pod's, frames with which a pod bypasses
-// iptables, and those with which it acts as a router are dropped where they arrive.
-type Guard struct {
+// Options are what a guard works with.
+type Options struct {
 	Attachment host.Attachment
 	Config     Config
 	API        API
 	// Isolating reports whether a local pod is isolated.
 	Isolating func() bool
+	// Synced reports whether all objects are known that there were at the start.
+	Synced func() bool
 	// Unlisted receives the addresses that the kernel has behind the ports of pods and that the API gives to nobody,
 	// whenever they change.
 	Unlisted func(map[netip.Addr]types.UID)
@@ -56,6 +59,14 @@ type Guard struct {
 	Generation func() (uint32, error)
 	Reporter   *Reporter
 	Log        *slog.Logger
+}
+
+// Guard keeps the ports of pods guarded: frames with a source that is not the pod's, frames with which a pod bypasses
+// iptables, and those with which it acts as a router are dropped where they arrive.
+type Guard struct {
+	Options
+	// asked receives what to close after a look at all ports.
+	asked chan chan<- struct{}
 
 	bindings *bindings // nil until the tables were read
 	found    host.Ports
@@ -79,6 +90,25 @@ type Guard struct {
 // look is when a port is looked at.
 type look struct{ first, next time.Time }
 
+// NewGuard returns a guard for the network namespace of the process.
+func NewGuard(o Options) *Guard {
+	return &Guard{Options: o, asked: make(chan chan<- struct{}), retry: retryBackoff()}
+}
+
+// Look looks at all ports at once, while Run runs. It waits for that, but not for long.
+func (g *Guard) Look() {
+	done, late := make(chan struct{}), time.After(lookWait)
+	select {
+	case g.asked <- done:
+	case <-late:
+		return
+	}
+	select {
+	case <-done:
+	case <-late:
+	}
+}
+
 // retryBackoff returns the pauses between failing tries.
 func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: checkEvery, Factor: 2, Jitter: 0.5, Steps: 6, Cap: retryLast}
@@ -86,7 +116,6 @@ func retryBackoff() wait.Backoff {
 
 // Run keeps the ports of pods guarded until the context ends. They stay guarded afterwards.
 func (g *Guard) Run(ctx context.Context) error {
-	g.retry = retryBackoff()
 	changes := make(chan netlink.LinkUpdate, 64)
 	done := make(chan struct{})
 	defer close(done)
@@ -120,6 +149,9 @@ func (g *Guard) Run(ctx context.Context) error {
 			time.Sleep(soonest) // one listing covers the changes of a new interface
 			drain(changes)
 			g.listed = time.Time{}
+		case done := <-g.asked:
+			g.lookAtAll(reader)
+			close(done)
 		case <-pause.C:
 			if changes == nil {
 				g.listed = time.Time{}
@@ -127,6 +159,16 @@ func (g *Guard) Run(ctx context.Context) error {
 		}
 		pause.Stop()
 	}
+}
+
+// lookAtAll looks at all ports, whether they are due or not.
+func (g *Guard) lookAtAll(reader *host.Reader) {
+	now := time.Now()
+	g.listed = time.Time{}
+	for index, l := range g.looks {
+		g.looks[index] = look{l.first, now}
+	}
+	g.note(g.keep(reader, now), now)
 }
 
 // drain discards the pending updates.
@@ -292,7 +334,7 @@ func (g *Guard) macs() []ports.MAC {
 
 // want returns what the tables should hold.
 func (g *Guard) want(r result, now time.Time) ports.State {
-	s := ports.State{Mode: g.mode(now), AllowVLAN: g.Config.AllowVLAN, OnlyTypes: g.Isolating(), Types: g.Config.Types,
+	s := ports.State{Mode: g.mode(now), AllowVLAN: g.Config.AllowVLAN, OnlyTypes: g.Isolating() || g.have.OnlyTypes && !g.Synced(), Types: g.Config.Types,
 		Bound: r.Bound, Exempt: append(r.Routing, g.found.Others...), Sources: r.Sources}
 	for _, p := range g.found.Pods {
 		if p.Bridge {

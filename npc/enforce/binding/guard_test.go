@@ -53,15 +53,16 @@ func guarded(b *ifaces.Node, when string, tags bool, want []int) {
 }
 
 // start runs a guard until stop is called.
-func start(t *testing.T, g *Guard, log io.Writer) (stop func()) {
+func start(t *testing.T, o Options, log io.Writer) (stop func()) {
 	t.Helper()
-	g.Log = slog.New(slog.NewTextHandler(log, nil))
-	g.Generation = iptables.Generation
-	g.Isolating, g.Unlisted = func() bool { return false }, func(map[netip.Addr]types.UID) {}
-	g.Reporter = NewReporter(prometheus.NewRegistry(), g.Log, func(Owner, string) {})
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	o.Generation = iptables.Generation
+	o.Synced = func() bool { return true }
+	o.Isolating, o.Unlisted = func() bool { return false }, func(map[netip.Addr]types.UID) {}
+	o.Reporter = NewReporter(prometheus.NewRegistry(), o.Log, func(Owner, string) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- g.Run(ctx) }()
+	go func() { done <- NewGuard(o).Run(ctx) }()
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -76,7 +77,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	nobody := API{Owner: func(netip.Addr) (Owner, bool) { return Owner{}, false }, InRange: func(netip.Addr) bool { return false }}
 	attachment := host.Attachment{Interface: "cni0", BridgePort: "vethwe-bridge", InRange: nobody.InRange}
 	table := &brittle{}
-	stop := start(t, &Guard{Attachment: attachment, API: nobody, Kernel: table}, said)
+	stop := start(t, Options{Attachment: attachment, API: nobody, Kernel: table}, said)
 	guarded(b, "no bridge", false, nil)
 	pods, others := b.Bridge("cni0"), b.Bridge("other0")
 	guarded(b, "no port", false, []int{})
@@ -118,7 +119,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	guarded(b, "the first is gone", false, []int{second})
 	stop()
 	guarded(b, "the guard has ended", false, []int{second})
-	stop = start(t, &Guard{Attachment: attachment, API: nobody, Kernel: table, Config: Config{AllowVLAN: true}}, said)
+	stop = start(t, Options{Attachment: attachment, API: nobody, Kernel: table, Config: Config{AllowVLAN: true}}, said)
 	guarded(b, "tags are allowed", true, []int{second})
 	stop()
 }

@@ -48,6 +48,7 @@ type forgedSource struct {
 	port    string // its name
 	pod     Owner  // behind the port; zero if it is not known
 	whose   string // the pod that has the address; empty if none is known
+	real    bool   // the kernel has the address behind the port: no object lists it
 	dropped bool
 }
 
@@ -149,12 +150,16 @@ func (n *Reporter) forged(f forgedSource) {
 	if f.dropped {
 		what = "is dropped"
 	}
-	n.log.Warn("a pod sends with an address that is not its own", "pod", pod, "port", f.port, "kind", f.Kind,
+	text := "sends with an address that is not its own"
+	if f.real && f.whose == "" {
+		text = "sends from an address that no object lists"
+	}
+	n.log.Warn("a pod "+text, "pod", pod, "port", f.port, "kind", f.Kind,
 		"address", addressText(f.Forgery), "mac", macText(f.MAC), "address_of", f.whose, "dropped", f.dropped,
 		"omitted", l.omitted)
 	l.omitted = 0
 	if f.pod.UID != "" {
-		n.event(f.pod, fmt.Sprintf("sends with an address that is not its own (%s %s), which %s",
+		n.event(f.pod, fmt.Sprintf("%s (%s %s), which %s", text,
 			f.Kind, addressText(f.Forgery), what))
 	}
 }

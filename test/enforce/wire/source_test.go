@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/enforce/e2e"
@@ -100,6 +101,7 @@ func TestS104_APortKeepsItsPod(t *testing.T) {
 			t.Run(attach.String(), func(t *testing.T) {
 				w := e2e.New(t, backend, lab.Config{Attach: attach})
 				w.Begin(t, e2e.Do(e2e.Base(), forgedPolicies()), "--bind-prefixes=2001:db8:1::/48")
+				w.Daemons[0].Log.Expect("no object lists")
 				said := w.Daemons[0].Log
 				said.Expect("sends with an address that is not its own")
 				db, web, mon := w.Hosts["db"], w.Hosts["web"], w.Hosts["mon"]
@@ -172,5 +174,42 @@ func TestS107_OnlyIPPassesABridge(t *testing.T) {
 			return strings.Contains(e2e.Run(t, w.Node("node1").Host, "nft", "list", "table", "bridge", "weave-npc"), "@types")
 		}, func() string { return "the types are not restricted" })
 		expect("while a pod is isolated", true)
+	})
+}
+
+// TestS104_AFamilyThatNoObjectLists has an isolated pod whose status lists its IPv4 address only.
+func TestS104_AFamilyThatNoObjectLists(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		for _, attach := range []lab.Attach{lab.Bridge, lab.Routed} {
+			t.Run(attach.String(), func(t *testing.T) {
+				w := e2e.New(t, backend, lab.Config{Attach: attach})
+				lists4 := func(_ *e2e.Cluster, p *corev1.Pod) { p.Status.PodIPs = p.Status.PodIPs[:1] }
+				w.Begin(t, e2e.Do(e2e.Base(), e2e.Pod("shop/web", e2e.Labelled("app=web"), lists4),
+					e2e.Policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)))
+				for _, d := range w.Daemons {
+					d.Log.Expect("no object lists")
+					d.Log.Expect("unlisted")
+				}
+				closed := func(when string) {
+					t.Helper()
+					for _, pair := range [][2]string{{"db", "web"}, {"web", "db"}, {"api", "web"}, {"web", "api"}} {
+						if attach == lab.Routed && pair[0] == "web" {
+							continue // its neighbour discovery is dropped too, so that it sends nothing
+						}
+						for _, proto := range []string{"tcp", "udp"} {
+							port := map[string]uint16{"tcp": 80, "udp": 53}[proto]
+							w.Probe(t, pair[0], lab.Packet{Proto: proto, To: w.Hosts[pair[1]].Addr6(), Port: port}, lab.Dropped)
+						}
+					}
+					w.Probe(t, "db", lab.Packet{Proto: "tcp", To: w.Hosts["mon"].Addr6(), Port: 80}, lab.Allowed)
+				}
+				w.Daemons[0].AwaitLine(t, 0, w.Hosts["web"].Addr6().String())
+				closed("at first")
+				w.Daemons[0].Kill(t)
+				w.Daemons[0].Start(t)
+				w.Daemons[0].AwaitReady(t)
+				closed("after a restart")
+			})
+		}
 	})
 }

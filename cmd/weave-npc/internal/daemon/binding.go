@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/npc/enforce/binding"
+	"github.com/weave-npc/weave-npc/npc/source"
 )
 
 // The values of --bind-sources.
@@ -83,4 +84,25 @@ func (o *options) bindingConfig() (c binding.Config, err error) {
 		}
 	}
 	return c, nil
+}
+
+// portsFirst has the ports of pods looked at before the sink knows that all objects are there: what the kernel has behind
+// them and no object lists is closed then.
+type portsFirst struct {
+	source.Sink
+	look func()
+}
+
+// SetSynced implements source.Sink.
+func (p portsFirst) SetSynced() {
+	p.look()
+	p.Sink.SetSynced()
+}
+
+// withPorts returns the controller as a sink. Without a running guard, as in a dry run, it is just that.
+func (d *daemon) withPorts() source.Sink {
+	if d.options.dryRun {
+		return d.controller
+	}
+	return portsFirst{d.controller, func() { d.guard.Look() }}
 }

@@ -86,7 +86,7 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	d.registry, d.controller = newRegistry(), controller.New(d.config)
 	reporter := newEventReporter(ctx, d.client, d.config.NodeName)
 	if d.stage, err = newStage(stageConfig{Mode: staged.Mode(o.staged), Directory: o.stagedManifests,
-		Enforced: d.controller, Controller: d.controller, Report: reporter.Staged,
+		Enforced: d.withPorts(), Controller: d.controller, Report: reporter.Staged,
 		Registry: d.registry, Log: d.log}); err != nil {
 		return nil, err
 	}
@@ -118,10 +118,10 @@ func (d *daemon) bind(config binding.Config, e *eventReporter) {
 		return binding.Owner{UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 			Local: p.Node == node && !p.HostNetwork}, found
 	}
-	d.guard = &binding.Guard{Attachment: d.attachment, Config: config,
+	d.guard = binding.NewGuard(binding.Options{Attachment: d.attachment, Config: config,
 		API:       binding.API{Owner: owner, InRange: lookup.InRange},
-		Isolating: lookup.AnyIsolated, Unlisted: d.controller.SetUnlisted, Kernel: ports.Tables{}, Generation: iptables.Generation,
-		Reporter: binding.NewReporter(d.registry, d.log, e.Forged), Log: d.log}
+		Isolating: lookup.AnyIsolated, Synced: d.controller.Synced, Unlisted: d.controller.SetUnlisted, Kernel: ports.Tables{}, Generation: iptables.Generation,
+		Reporter: binding.NewReporter(d.registry, d.log, e.Forged), Log: d.log})
 }
 
 // notReady returns why policies are not enforced on this node; it is empty if they are.

@@ -75,6 +75,7 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	d.syncer.Hooks.Steady = renewer.Keep
 	tasks.Go(func() error { return renewer.Run(ctx) })
 	observer.start(ctx, tasks)
+	tasks.Go(func() error { return d.guard.Run(ctx) })
 	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
 	tasks.Go(func() error { return d.source.Run(ctx, d.stage, d.log) })
 	tasks.Go(func() error { return d.stage.Follow(ctx) })
@@ -82,7 +83,6 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 		return followAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
 	})
 	tasks.Go(func() error { return d.uplinks.Run(ctx) })
-	tasks.Go(func() error { return d.guard.Run(ctx) })
 	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
 	if len(d.config.PodRanges) == 0 {
 		tasks.Go(func() error {
