@@ -71,6 +71,9 @@ func NewReporter(r prometheus.Registerer, log *slog.Logger, event func(pod Owner
 				"with --bind-sources=audit those with a forged source passed."}, []string{"reason"}),
 	}
 	r.MustRegister(n.unbound, n.frames)
+	for _, why := range unboundReasons() {
+		n.unbound.WithLabelValues(string(why))
+	}
 	for _, why := range ports.Reasons() {
 		n.frames.WithLabelValues(string(why))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
@@ -228,8 +229,17 @@ type pass struct {
 	err   error
 }
 
+// isDHCP reports whether a connection is one of DHCP, which passes whatever policies say.
+func isDHCP(e conntrack.Entry) bool {
+	low, high := min(e.Port, e.SourcePort), max(e.Port, e.SourcePort)
+	return e.Protocol == unix.IPPROTO_UDP && (low == 67 && high == 68 || low == 546 && high == 547)
+}
+
 // take evaluates a connection, in a batch with others before and after it.
 func (l *pass) take(e conntrack.Entry) {
+	if isDHCP(e) {
+		return
+	}
 	if e.Master != "" {
 		l.related = append(l.related, e)
 		return

@@ -1,9 +1,9 @@
 {{- /* The flags of weave-npc that the chart accepts, as docs/flags.md lists them. node-name is not one: each node has its own. */ -}}
 {{- define "weave-npc.known" -}}
-allow-action allow-helpers allow-mcast allow-vlan bridge-port-name counted-ports dry-run established fail-closed
-flows-dir flows-records flows-socket forward-jump iptables-backend kubeconfig log-format log-level manifests
+allow-action allow-ethertypes allow-helpers allow-mcast allow-vlan bind-audit bind-prefixes bind-sources bridge-port-name
+counted-ports dry-run established fail-closed flows-dir flows-records flows-socket forward-jump iptables-backend kubeconfig log-format log-level manifests
 max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows relay relay-ca
-relay-jitter relay-token staged staged-manifests terminate-mark ulogd-pcap ulogd-pcap-size use-legacy-netpol
+relay-jitter relay-token routing-namespaces staged staged-manifests terminate-mark ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
 
 {{- /* The edit distance of two texts: letters to insert, delete or change. Takes a list of two. */ -}}

@@ -93,7 +93,8 @@ func TestSoak(t *testing.T) {
 	last := gaugesOf(t, lives, begin)
 	t.Logf("last  %s", last)
 	t.Logf("%d rounds, %d packets", rounds, cells)
-	if last.sets != first.sets || last.chains != first.chains || last.goroutines > first.goroutines+3 ||
+	// The chain in which connections end stays once one had to end.
+	if last.sets != first.sets || last.chains > first.chains+1 || last.goroutines > first.goroutines+3 ||
 		last.files > first.files+3 {
 		t.Errorf("more is left than there was in the beginning:\n%s\n%s", first, last)
 	}

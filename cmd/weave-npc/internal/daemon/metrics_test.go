@@ -17,6 +17,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/binding"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/established"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
@@ -37,6 +38,7 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	m := controller.New(enforce.Config{NodeName: "node1"})
 	syncer.NewMetrics(r, m, npc.Families[:])
 	established.NewMetrics(r)
+	binding.NewReporter(r, slog.New(slog.DiscardHandler), nil)
 	registerReports(r, new(ulogd.Stats))
 	registerInputs(r, source.Source{})
 	registerRelay(r, new(relayclient.Stats))
@@ -116,7 +118,7 @@ func TestMetricsPage(t *testing.T) {
 func TestNoLabelHasManyValues(t *testing.T) {
 	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion",
 		"from", "to", "verdict", // of namespaces, whose number of pairs is bounded
-		"group", "outcome", "tier", "policy", "rule", "through"} // whose number is bounded
+		"group", "outcome", "tier", "policy", "rule", "through", "reason"} // whose number is bounded
 	collected, err := allMetrics(t).Gather()
 	if err != nil {
 		t.Fatal(err)
