@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/pkg/errors"
@@ -253,6 +254,9 @@ func (g *Guard) readTables(now time.Time) error {
 		return nil
 	}
 	have, whole, err := g.Kernel.Read()
+	if errors.Is(err, os.ErrNotExist) { // deleted meanwhile
+		have, whole, err = g.Kernel.Read()
+	}
 	if err != nil {
 		return err
 	}
