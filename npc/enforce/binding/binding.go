@@ -105,7 +105,7 @@ func (b *bindings) setBehind(index int, behind host.Behind) {
 	}
 }
 
-// result is what Decide finds.
+// result is what decide finds.
 type result struct {
 	// Bound are the indexes of the ports whose sources are bound, and Sources these sources with their pods.
 	Bound   []int
@@ -167,24 +167,33 @@ func (p *port) name() string {
 // of a port that is a local pod's decides: a pod can add addresses only after the network was made for it. Who has an
 // address keeps it, unless the API gives it to another pod by now, whose port has it too.
 func (b *bindings) findOwners(sorted []*port) {
+	byAddr, byPod := map[netip.Addr]*port{}, map[types.UID]*port{}
+	for _, p := range sorted {
+		byPod[p.owner.UID] = cmp.Or(byPod[p.owner.UID], p)
+		for _, a := range p.bound {
+			byAddr[a] = cmp.Or(byAddr[a], p)
+		}
+	}
 	for _, p := range sorted {
 		for _, a := range p.seen {
 			o, found := b.api.Owner(a)
 			if !found || !o.Local || p.owner.Name != "" && !p.owner.remade(o) {
 				continue
 			}
-			if q := holder(sorted, a); q != nil && q != p {
+			if q := byAddr[a]; q != nil && q != p {
 				if q.owner.remade(o) || b.lives(q) {
 					continue
 				}
 				q.bound = slices.DeleteFunc(q.bound, func(b netip.Addr) bool { return a == b })
+				byAddr[a] = nil
 			}
-			if q := portOf(sorted, o.UID); q != nil && q != p {
+			if q := byPod[o.UID]; q != nil && q != p {
 				continue
 			}
-			p.owner = o
-			if !slices.Contains(p.bound, a) {
-				p.bound = append(p.bound, a)
+			delete(byPod, p.owner.UID)
+			p.owner, byPod[o.UID] = o, p
+			if byAddr[a] == nil {
+				p.bound, byAddr[a] = append(p.bound, a), p
 			}
 		}
 	}
@@ -196,26 +205,6 @@ func (b *bindings) lives(p *port) bool {
 		o, found := b.api.Owner(a)
 		return found && o.remade(p.owner)
 	})
-}
-
-// holder returns the port that an address is bound to; nil if there is none.
-func holder(sorted []*port, a netip.Addr) *port {
-	for _, p := range sorted {
-		if slices.Contains(p.bound, a) {
-			return p
-		}
-	}
-	return nil
-}
-
-// portOf returns the port of a pod; nil if it is not known.
-func portOf(sorted []*port, uid types.UID) *port {
-	for _, p := range sorted {
-		if p.owner.UID == uid {
-			return p
-		}
-	}
-	return nil
 }
 
 // updateMACs follows the hardware addresses behind the ports of bridges. A pod does not get one that another port or

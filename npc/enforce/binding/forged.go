@@ -12,10 +12,10 @@ import (
 // report reports the forged sources. The port of one that may be honest is looked at again, at once: its pod may have
 // another hardware address now.
 func (g *Guard) report(now time.Time) error {
-	if g.Config.Mode == ports.Off || now.Before(g.Reporter.next) {
+	if g.Config.Mode == ports.Off || now.Sub(g.reported) < checkEvery {
 		return nil
 	}
-	g.Reporter.next = now.Add(checkEvery)
+	g.reported = now
 	forged, err := g.Kernel.Forged()
 	if err != nil {
 		return g.unread(err)

@@ -86,6 +86,7 @@ type Guard struct {
 	failing    string
 	retry      wait.Backoff
 	retryAt    time.Time
+	reported   time.Time // when forged sources were asked for
 }
 
 // look is when a port is looked at.
@@ -224,9 +225,7 @@ func (g *Guard) keep(reader *host.Reader, now time.Time) error {
 	if g.bindings == nil {
 		g.begin(now)
 	}
-	if err := g.lookBehind(reader, now); err != nil {
-		return err
-	}
+	g.lookBehind(reader, now)
 	found := g.bindings.decide(g.macs())
 	g.owners = g.bindings.owners()
 	if err := g.write(g.want(found, now)); err != nil {
@@ -289,20 +288,17 @@ func (g *Guard) list(now time.Time) error {
 }
 
 // lookBehind asks the kernel what is behind the ports that are due.
-func (g *Guard) lookBehind(reader *host.Reader, now time.Time) error {
+func (g *Guard) lookBehind(reader *host.Reader, now time.Time) {
 	g.bindings.setPorts(g.found.Pods)
 	looks := make(map[int]look, len(g.found.Pods))
-	var failed error
 	for _, p := range g.found.Pods {
 		l, seen := g.looks[p.Index]
 		if !seen {
 			l = look{first: now, next: now}
 		}
 		if !now.Before(l.next) && reader != nil && g.Config.Mode != ports.Off {
-			behind, err := reader.Behind(p)
-			if err != nil {
-				// The namespace may be gone; another port must not suffer from it.
-				failed = errors.Wrapf(err, "looking behind port %s", p.Name)
+			if behind, err := reader.Behind(p); err != nil { // its network namespace may be gone
+				g.Log.Debug("cannot see what is behind a port", "err", err)
 			} else {
 				g.bindings.setBehind(p.Index, behind)
 			}
@@ -311,10 +307,6 @@ func (g *Guard) lookBehind(reader *host.Reader, now time.Time) error {
 		looks[p.Index] = l
 	}
 	g.looks = looks
-	if failed != nil {
-		g.Log.Debug("cannot see what is behind a port", "err", failed)
-	}
-	return nil
 }
 
 // nextLook returns how long a port of an age need not be looked at.
@@ -338,7 +330,8 @@ func (g *Guard) macs() []ports.MAC {
 
 // want returns what the tables should hold.
 func (g *Guard) want(r result, now time.Time) ports.State {
-	s := ports.State{Mode: g.mode(now), AllowVLAN: g.Config.AllowVLAN, OnlyTypes: g.Isolating() || g.have.OnlyTypes && !g.Synced(), Types: g.Config.Types,
+	s := ports.State{Mode: g.mode(now), AllowVLAN: g.Config.AllowVLAN,
+		OnlyTypes: g.Isolating() || g.have.OnlyTypes && !g.Synced(), Types: g.Config.Types,
 		Bound: r.Bound, Exempt: append(r.Routing, g.found.Others...), Sources: r.Sources}
 	for _, p := range g.found.Pods {
 		if p.Bridge {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/iptables/ports"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Config is what the operator wants.
@@ -34,7 +35,7 @@ type Owner struct {
 }
 
 // String returns the namespace and the name.
-func (o Owner) String() string { return o.Namespace + "/" + o.Name }
+func (o Owner) String() string { return npc.ObjectKey(o.Namespace, o.Name) }
 
 // remade reports whether two owners are one pod, whose object may have been made again, as that of a static pod is.
 func (o Owner) remade(other Owner) bool {

@@ -3,6 +3,7 @@ package binding
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,6 @@ type Reporter struct {
 
 	seen     map[ports.Forgery]bool // in the kernel at the last look
 	counted  map[ports.Reason]uint64
-	next     time.Time
 	auditing atomic.Pointer[time.Time]
 
 	bound   prometheus.Gauge
@@ -188,5 +188,5 @@ func macText(m ports.MAC) string {
 	if m == (ports.MAC{}) {
 		return ""
 	}
-	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
+	return net.HardwareAddr(m[:]).String()
 }

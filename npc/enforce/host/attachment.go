@@ -60,28 +60,3 @@ func (a Attachment) isGateway(l netlink.Link) bool {
 		return ok && a.InRange(ip.Unmap())
 	})
 }
-
-// podPorts returns the sorted indexes of the pods' ports on the pods' bridges. bridged is false if there is no such
-// bridge.
-func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
-	var bridges []string
-	if a.Interface != "" {
-		// Listing the interfaces of a node without a bridge would only cost time, every second.
-		if bridges = a.namedBridge(); len(bridges) == 0 {
-			return nil, false, nil
-		}
-	}
-	list, err := listLinks()
-	if err != nil {
-		return nil, len(bridges) > 0, err
-	}
-	if a.Interface == "" {
-		bridges = a.gateways(list)
-	}
-	pods, _ := list.ports(bridges, a.BridgePort)
-	for _, p := range pods {
-		ports = append(ports, p.Attrs().Index)
-	}
-	slices.Sort(ports)
-	return ports, len(bridges) > 0, nil
-}

@@ -266,9 +266,13 @@ func TestPodPortsOfABridgeFoundByItsAddress(t *testing.T) {
 	a := Attachment{InRange: within("10.32.1.0/24")}
 	expect := func(when string, bridged bool, want ...int) {
 		t.Helper()
-		ports, is, err := a.podPorts()
-		if err != nil || is != bridged || !slices.Equal(ports, want) {
-			t.Errorf("%s: ports %v, bridged %t, %v; want %v, %t", when, ports, is, err, want, bridged)
+		found, err := a.Ports()
+		var ports []int
+		for _, p := range found.Pods {
+			ports = append(ports, p.Index)
+		}
+		if err != nil || found.Bridged != bridged || !slices.Equal(ports, want) {
+			t.Errorf("%s: ports %v, bridged %t, %v; want %v, %t", when, ports, found.Bridged, err, want, bridged)
 		}
 	}
 	expect("without an address", false)
@@ -364,7 +368,7 @@ func TestWithoutAnswersOfTheKernel(t *testing.T) {
 	f.Look()
 	f.Look()
 	booting, bridges := Booting(), Attachment{InRange: within("10.32.1.0/24")}.Bridges()
-	_, _, err := Attachment{InRange: within("10.32.1.0/24")}.podPorts()
+	_, err := Attachment{InRange: within("10.32.1.0/24")}.Ports()
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}

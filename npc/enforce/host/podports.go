@@ -64,19 +64,22 @@ func (a Attachment) Ports() (Ports, error) {
 	if a.Interface == "" {
 		bridges = a.gateways(list)
 	}
-	bridged, _ := list.ports(bridges, a.BridgePort)
+	bridged := map[int]bool{} // by index
+	pods, _ := list.ports(bridges, a.BridgePort)
+	for _, p := range pods {
+		bridged[p.Attrs().Index] = true
+	}
 	out := Ports{Bridged: len(bridges) > 0}
 	for _, l := range list.all {
 		at := l.Attrs()
-		onBridge := slices.ContainsFunc(bridged, func(p netlink.Link) bool { return p.Attrs().Index == at.Index })
-		if !onBridge && !routedToPod(l, away) {
+		if !bridged[at.Index] && !routedToPod(l, away) {
 			out.Others = append(out.Others, at.Index)
 			if len(at.HardwareAddr) > 0 {
 				out.MACs = append(out.MACs, at.HardwareAddr)
 			}
 			continue
 		}
-		out.Pods = append(out.Pods, Port{Index: at.Index, Name: at.Name, Bridge: onBridge, NetNSID: at.NetNsID,
+		out.Pods = append(out.Pods, Port{Index: at.Index, Name: at.Name, Bridge: bridged[at.Index], NetNSID: at.NetNsID,
 			peer: at.ParentIndex})
 	}
 	slices.Sort(out.Others)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"net/netip"
 	"strconv"
 
 	"github.com/pkg/errors"
@@ -71,12 +70,8 @@ func (o *options) bindingConfig() (c binding.Config, err error) {
 		}
 		c.Types = append(c.Types, uint16(n))
 	}
-	for _, text := range o.bindPrefixes {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return c, errors.Errorf("--bind-prefixes: %q is no CIDR such as 2001:db8::/64", text)
-		}
-		c.Prefixes = append(c.Prefixes, p.Masked())
+	if c.Prefixes, err = parsePrefixes("--bind-prefixes", o.bindPrefixes, "2001:db8::/64"); err != nil {
+		return c, err
 	}
 	for _, name := range o.routingNamespaces {
 		if len(validation.IsDNS1123Label(name)) > 0 {

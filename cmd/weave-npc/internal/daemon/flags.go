@@ -233,7 +233,7 @@ func (o *options) config() (enforce.Config, error) {
 	if c.NodeName, err = sharedflags.ResolveNodeName(o.nodeName); err != nil {
 		return c, err
 	}
-	if c.PodRanges, err = o.podRanges(); err != nil {
+	if c.PodRanges, err = parsePrefixes("--pod-cidr", o.podCIDRs, "10.32.0.0/24"); err != nil {
 		return c, err
 	}
 	if err := o.checkHelpers(); err != nil {
@@ -283,12 +283,12 @@ func (o *options) config() (enforce.Config, error) {
 	return c, nil
 }
 
-// podRanges returns the prefixes of --pod-cidr.
-func (o *options) podRanges() (ranges []netip.Prefix, err error) {
-	for _, text := range o.podCIDRs {
+// parsePrefixes returns the prefixes that a flag has. The error names the flag, and an example.
+func parsePrefixes(flag string, texts []string, example string) (ranges []netip.Prefix, err error) {
+	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, errors.Errorf("--pod-cidr: %q is no CIDR such as 10.32.0.0/24", text)
+			return nil, errors.Errorf("%s: %q is no CIDR such as %s", flag, text, example)
 		}
 		ranges = append(ranges, p.Masked())
 	}
