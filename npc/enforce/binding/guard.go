@@ -274,9 +274,14 @@ func (g *Guard) begin(now time.Time) {
 	}
 }
 
-// list lists the interfaces if that is due.
+// list lists the interfaces if that is due. Which bridge is the pods' may be known only later, without a change of an
+// interface.
 func (g *Guard) list(now time.Time) error {
-	if !g.listed.IsZero() && now.Sub(g.listed) < listEvery {
+	period := listEvery
+	if !g.found.Bridged {
+		period = checkEvery
+	}
+	if now.Sub(g.listed) < period {
 		return nil
 	}
 	found, err := g.Attachment.Ports()
