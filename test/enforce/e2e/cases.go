@@ -31,8 +31,8 @@ type Step struct {
 }
 
 // RunPolicies runs cases, one after the other, in a network for each backend and attachment: what a case leaves behind
-// disturbs the next one. Both families are asked at once.
-func RunPolicies(t *testing.T, cases []Case) {
+// disturbs the next one. Both families are asked at once. Each network has its own cases, for steps share variables.
+func RunPolicies(t *testing.T, cases func() []Case) {
 	t.Helper()
 	t.Parallel()
 	for _, setup := range []struct {
@@ -52,7 +52,7 @@ func RunPolicies(t *testing.T, cases []Case) {
 			w.Source = m
 			m.Write(t, w.BaseObjects())
 			w.StartDaemons(t, "--manifests", m.Dir)
-			w.RunCases(t, cases, setup.names)
+			w.RunCases(t, cases(), setup.names)
 		})
 	}
 }

@@ -12,4 +12,4 @@ func cases() []e2e.Case {
 		namedPortCases(), serviceCases(), connectionCases(), wireCases(), timeCases(), arrivalCases(), addressCases())
 }
 
-func TestPolicies(t *testing.T) { e2e.RunPolicies(t, cases()) }
+func TestPolicies(t *testing.T) { e2e.RunPolicies(t, cases) }
