@@ -79,4 +79,7 @@ type FlowTrace struct {
 	ByOthers bool `json:"by_others,omitempty"`
 	// PassedOver are rules of other programs that could not be evaluated.
 	PassedOver []string `json:"passed_over,omitempty"`
+	// Unbound is why others than the pod of this node that the packet comes from can send with its address. It is empty
+	// if they cannot.
+	Unbound string `json:"source_not_bound,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/iptables/ports"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
@@ -17,6 +18,8 @@ type State struct {
 	families []npc.Family
 	sets     []ipset.Listing
 	tables   map[npc.Family]iptables.Seen
+	ports    ports.State
+	portsErr error // why ports is not known
 	purpose  Purpose
 }
 
@@ -53,6 +56,7 @@ func Read(ctx context.Context, backend string, families []npc.Family) (*State, e
 			return nil, err
 		}
 	}
+	s.ports, _, s.portsErr = ports.Tables{}.Read()
 	return s, nil
 }
 

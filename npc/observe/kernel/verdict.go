@@ -32,6 +32,7 @@ func (s *State) Verdict(f flow.Flow, node string) (kernelview.FlowTrace, error) 
 	if !v.Asked {
 		return v, nil
 	}
+	v.Unbound = s.unbound(f.From.Addr)
 	packet := packetOf(f)
 	if v.ToNode {
 		packet.ToNode, packet.Out = true, ""

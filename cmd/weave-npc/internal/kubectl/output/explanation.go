@@ -94,6 +94,9 @@ func kernelText(v kernelview.FlowTrace) string {
 	for _, r := range v.PassedOver {
 		lines = append(lines, "  not evaluated: "+r)
 	}
+	if v.Unbound != "" {
+		lines = append(lines, "  others can send with the address "+v.Flow.From.Addr.String()+": "+v.Unbound)
+	}
 	if v.Accepted == v.Policies {
 		lines = append(lines, "  as the policies say of this node's part")
 	} else {

@@ -74,7 +74,8 @@ func TestKernelVerdicts(t *testing.T) {
 		{Node: "node1", Flow: v4},
 		{Node: "node1", Flow: v4, Asked: true, Accepted: true, Policies: true, At: "rule 2 of WEAVE-NPC: -j ACCEPT", Trace: []string{"FORWARD 1", "WEAVE-NPC 2"}},
 		{Node: "node1", Flow: v6, Asked: true, Policies: true, Trace: []string{"FORWARD 1"}, ByOthers: true, PassedOver: []string{"FORWARD 2: -m u32"}},
-		{Node: "node1", Flow: v4, Asked: true, ToNode: true, Trace: []string{"INPUT 1"}},
+		{Node: "node1", Flow: v4, Asked: true, ToNode: true, Trace: []string{"INPUT 1"},
+			Unbound: "this node only audits sources"},
 	}
 	check(t, func(out *strings.Builder) error {
 		return Explanation(out, "text", &query.Explanation{Kernel: verdicts})
@@ -91,6 +92,7 @@ kernel of node1, IPv6: drops it
   DIFFERS from the policies, which say of this node's part: allowed
 kernel of node1, IPv4, to the node itself: drops it
   way: INPUT 1
+  others can send with the address 10.32.1.2: this node only audits sources
   as the policies say of this node's part
 `)
 }
