@@ -108,7 +108,9 @@ type Union struct {
 	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them
 	// than prefixes, except for /0, which a set does not take and which is two entries.
 	Entries []Entry // in order of their prefixes
-	is6     bool
+	// outer are the indexes of the narrowest entries around each entry; -1 for none.
+	outer []int32
+	is6   bool
 	// digest identifies the entries.
 	digest string
 }
@@ -116,6 +118,7 @@ type Union struct {
 // Of returns the union of at least one block. All blocks must have the same family.
 func Of(blocks []Block) *Union {
 	u := &Union{Blocks: len(blocks), Entries: merge(blocks), is6: blocks[0].CIDR.Addr().Is6()}
+	u.outer = outers(u.Entries)
 	if len(blocks) == 1 {
 		u.Block = blocks[0]
 		return u
@@ -130,13 +133,32 @@ func Of(blocks []Block) *Union {
 
 // Contains reports whether an address is in one of the blocks. Of the entries that contain it the narrowest decides.
 func (u *Union) Contains(a netip.Addr) bool {
-	in, bits := false, -1
-	for _, e := range u.Entries {
-		if e.Bits() > bits && e.Contains(a) {
-			in, bits = !e.NoMatch, e.Bits()
+	after, _ := slices.BinarySearchFunc(u.Entries, a, func(e Entry, a netip.Addr) int {
+		if e.Addr().Compare(a) > 0 {
+			return 1
+		}
+		return -1
+	})
+	// All entries around the address are around the last entry that begins before it.
+	for i := after - 1; i >= 0; i = int(u.outer[i]) {
+		if u.Entries[i].Contains(a) {
+			return !u.Entries[i].NoMatch
 		}
 	}
-	return in
+	return false
+}
+
+// outers returns for each entry the index of the narrowest one around it; -1 for none.
+func outers(entries []Entry) []int32 {
+	out := make([]int32, len(entries))
+	for i, e := range entries {
+		at := int32(i) - 1
+		for at >= 0 && !contains(entries[at].Prefix, e.Prefix) {
+			at = out[at]
+		}
+		out[i] = at
+	}
+	return out
 }
 
 // Is6 reports whether the blocks are of IPv6.

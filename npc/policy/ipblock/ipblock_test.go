@@ -126,6 +126,9 @@ func checkMerged(t *rapid.T, is6 bool) {
 		if got := matches(u.Entries, a); got != want {
 			t.Fatalf("%s of %v: %v is matched = %t", u.Entries, blocks, a, got)
 		}
+		if got := u.Contains(a); got != want {
+			t.Fatalf("%s of %v: %v is contained = %t", u.Entries, blocks, a, got)
+		}
 	}
 	if len(u.Entries) > prefixes+1 {
 		t.Errorf("%d prefixes came to %d entries", prefixes, len(u.Entries))
