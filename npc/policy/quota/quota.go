@@ -10,6 +10,7 @@ package quota
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func (l Limits) fits(used, c Cost, s scope) error {
 	if what == "" {
 		return nil
 	}
-	return errors.Errorf("needs %s %s, more than older policies leave, the limit per %s is %s: %s %s=N",
+	return errors.Errorf("needs %s %s, more than other policies leave, the limit per %s is %s: %s %s=N",
 		number(c.of(what)), what, s.name, number(limit), flag, s.name)
 }
 
@@ -112,8 +113,8 @@ func number(n int) string {
 // Account is the request of a policy.
 type Account struct {
 	Namespace, Name string
-	// Created is the creation time of the policy. If policies do not fit together, the older ones are granted; at equal
-	// times the names decide.
+	// Created is the creation time of the policy. If those of a namespace do not fit together, the older ones are
+	// granted; at equal times the names decide.
 	Created time.Time
 	Cost    Cost
 }
@@ -145,6 +146,7 @@ func (l *Usage) Open(a Account) error {
 	l.Close(a.Namespace, a.Name)
 	k := key{a.Namespace, a.Name}
 	l.accounts[k] = &a
+	l.stale = l.stale || len(l.denied) > 0 // its namespace needs more now
 	if err := l.room(&a); err != nil {
 		l.denied[k], l.stale = err, true
 		return err
@@ -198,29 +200,49 @@ type Grant struct {
 	Changed bool
 }
 
-// Reconcile decides again about all policies, the oldest first, so that the result depends only on the existing
-// policies and not on the order of their arrival. It returns the policies that are denied or no longer denied, the
-// oldest first.
+// Reconcile decides again about all policies, so that the result depends only on the existing policies and not on the
+// order of their arrival. The oldest of a namespace come first, and of those of different namespaces that with which its
+// namespace needs the least. So nobody loses room to a namespace that needs more. It returns the policies that are
+// denied or no longer denied, the oldest first.
 func (l *Usage) Reconcile() []Grant {
 	if !l.stale {
 		return nil
 	}
 	was := l.denied
 	l.denied, l.node, l.namespaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
-	var out []Grant
-	for _, a := range slices.SortedFunc(maps.Values(l.accounts), (*Account).before) {
-		k := key{a.Namespace, a.Name}
-		err := l.room(a)
-		if err == nil {
-			l.grant(a)
+	oldest := slices.SortedFunc(maps.Values(l.accounts), (*Account).before)
+	used, shares := map[string]Cost{}, map[*Account]float64{}
+	for _, a := range oldest {
+		if l.fits(used[a.Namespace], a.Cost, namespaceScope()) == nil {
+			used[a.Namespace] = used[a.Namespace].Plus(a.Cost)
+			shares[a] = l.share(used[a.Namespace])
 		} else {
-			l.denied[k] = err
+			shares[a] = math.Inf(1)
 		}
-		if err != nil || was[k] != nil {
+	}
+	for _, a := range slices.SortedStableFunc(slices.Values(oldest), func(a, b *Account) int {
+		return cmp.Compare(shares[a], shares[b])
+	}) {
+		if err := l.room(a); err != nil {
+			l.denied[key{a.Namespace, a.Name}] = err
+		} else {
+			l.grant(a)
+		}
+	}
+	var out []Grant
+	for _, a := range oldest {
+		k := key{a.Namespace, a.Name}
+		if err := l.denied[k]; err != nil || was[k] != nil {
 			out = append(out, Grant{a.Namespace, a.Name, err, (err == nil) != (was[k] == nil)})
 		}
 	}
 	return out
+}
+
+// share returns which part of the node a cost is, of the resource that it needs most of.
+func (l *Usage) share(c Cost) float64 {
+	part := func(n int, of Limit) float64 { return float64(n) / float64(max(of.Node, 1)) }
+	return max(part(c.Sets, l.Sets), part(c.Rules, l.Rules), part(c.Entries, l.Entries))
 }
 
 // Denied returns the number of denied policies.

@@ -58,18 +58,20 @@ func (l *Usage) names() string {
 	return strings.Join(out, " ")
 }
 
-func TestTheOldestAreGranted(t *testing.T) {
+// TestS76_NobodyLosesRoomToWhoNeedsMore shows that the oldest policies of a namespace are granted, and that those of
+// namespaces that need little come before those of namespaces that need much, however old these are.
+func TestS76_NobodyLosesRoomToWhoNeedsMore(t *testing.T) {
 	l := NewUsage(small())
 	open(l, "a/1=10@1", "a/2=10@2", "b/1=10@3")
 	if l.Stale() || l.Denied() > 0 {
 		t.Error("all of it fits")
 	}
 	open(l, "a/3=1@4", "c/1=10@5", "d/1=1@6")
-	if got := l.names(); got != "a/3 d/1" {
+	if got := l.names(); got != "a/2" {
 		t.Errorf("denied: %s", got)
 	}
 	open(l, "b/0=10@0") // older than all others
-	if got := l.names(); got != "a/3 c/1 d/1" {
+	if got := l.names(); got != "a/2 b/1" {
 		t.Errorf("with an older one, denied: %s", got)
 	}
 	l.Close("a", "1")
@@ -77,14 +79,14 @@ func TestTheOldestAreGranted(t *testing.T) {
 		t.Error("there is room now")
 	}
 	verdicts := l.Reconcile()
-	if len(verdicts) != 3 || !verdicts[0].Changed || verdicts[0].Denied != nil || verdicts[1].Denied == nil || verdicts[1].Changed {
+	if len(verdicts) != 2 || !verdicts[0].Changed || verdicts[0].Denied != nil || verdicts[1].Denied == nil || verdicts[1].Changed {
 		t.Errorf("verdicts: %v", verdicts)
 	}
-	if want := "needs 10 sets, more than older policies leave, the limit per node is 40: --max-sets node=N"; verdicts[1].Denied.Error() != want {
+	if want := "needs 10 sets, more than other policies leave, the limit per node is 40: --max-sets node=N"; verdicts[1].Denied.Error() != want {
 		t.Errorf("%v, not %q", verdicts[1].Denied, want)
 	}
 	open(l, "b/0=9@0") // less than before
-	if got := l.names(); got != "d/1" {
+	if got := l.names(); got != "b/1" {
 		t.Errorf("denied: %s", got)
 	}
 	l.Close("b", "0")

@@ -205,7 +205,7 @@ func (f *forger) forged(frame lab.Frame, at string) string {
 	}
 	byMAC, marked := bytes.Equal(data[6:12], f.mac), bytes.Contains(data, []byte(forgeMark))
 	near := f.onBridge && (at == "web" || at == "mon")
-	if !marked && !(near && byMAC) {
+	if !marked && (!near || !byMAC) {
 		return ""
 	}
 	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.DecodeOptions{NoCopy: true})
@@ -253,7 +253,7 @@ func (f *forger) forgedLayer(layer gopacket.Layer) string {
 			return "IPv4 source " + l.SrcIP.String()
 		}
 	case *layers.IPv6:
-		if !is(l.SrcIP) && !l.SrcIP.Equal(net.IPv6zero) && !(f.joins && l.SrcIP.String() == nobody) {
+		if !is(l.SrcIP) && !l.SrcIP.Equal(net.IPv6zero) && (!f.joins || l.SrcIP.String() != nobody) {
 			return "IPv6 source " + l.SrcIP.String()
 		}
 		f.routed = l.HopLimit < 255

@@ -82,7 +82,7 @@ func TestBudget(t *testing.T) {
 		isolated pods of shop: shop/web
 		-p tcp -m tcp --dport 2 -j ACCEPT # shop/q rule 1
 		-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`
-	const noRoom = "shop/q: needs 1 rules, more than older policies leave, the limit per namespace is 1"
+	const noRoom = "shop/q: needs 1 rules, more than other policies leave, the limit per namespace is 1"
 	start := func(t *testing.T, events ...string) *harness {
 		w := newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 })
 		w.SetSynced()
