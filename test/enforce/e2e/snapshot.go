@@ -155,7 +155,11 @@ func (w *Cluster) AwaitBare(t *testing.T) {
 				}
 			}
 			for _, iptables := range []string{"iptables-", "ip6tables-"} {
-				for line := range strings.Lines(Run(t, n.Host, iptables+string(w.Backend)+"-save", "-t", "filter")) {
+				rules, err := n.Command(t.Context(), iptables+string(w.Backend)+"-save", "-t", "filter").Output()
+				if err != nil { // a set went after its rule was read
+					left = append(left, err.Error())
+				}
+				for line := range strings.Lines(string(rules)) {
 					if ofPolicies.MatchString(line) {
 						left = append(left, line)
 					}
