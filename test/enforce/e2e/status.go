@@ -31,6 +31,13 @@ func (d *Daemon) AwaitReady(t *testing.T) {
 	})
 }
 
+// AwaitOpen waits until packets of unknown addresses pass, as they do not before all manifests were read.
+func (d *Daemon) AwaitOpen(t *testing.T) {
+	t.Helper()
+	d.AwaitMetric(t, `weavenpc_fail_closed\{direction="ingress"\} 0`)
+	d.AwaitMetric(t, `weavenpc_fail_closed\{direction="egress"\} 0`)
+}
+
 // Get asks weave-npc's server, which listens on its default address.
 func (d *Daemon) Get(path string) (status int, body string) { return d.GetAt(6781, path) }
 

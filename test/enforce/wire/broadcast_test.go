@@ -112,6 +112,9 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 				e2e.Labelled("app=free"))}, changes...)...)
 		}
 		w.Begin(t, objects(), "--bind-sources=off")
+		for _, d := range w.Daemons {
+			d.AwaitOpen(t)
+		}
 		expect := func(t *testing.T, closed bool) {
 			t.Helper()
 			expectBroadcast(t, w, "db", "web", "mon", closed)

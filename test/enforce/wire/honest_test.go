@@ -32,6 +32,9 @@ func TestS104_NothingHonestIsLost(t *testing.T) {
 				limit(t, w, "db")
 				state := e2e.Do(e2e.Base(), e2e.Policy("shop/p", e2e.DBToWeb))
 				w.Begin(t, state)
+				for _, d := range w.Daemons {
+					d.AwaitOpen(t)
+				}
 				flows := honestFlows(w)
 				stream, err := lab.NewStream(e2e.StreamRate, flows)
 				if err != nil {
@@ -96,13 +99,12 @@ func comeAndGo(t *testing.T, w *e2e.Cluster, pods int, stream *lab.Stream) {
 	}
 }
 
-// restart starts weave-npc again, and waits until unknown addresses are open, as they are not before all manifests are
-// read.
+// restart starts weave-npc again.
 func restart(t *testing.T, d *e2e.Daemon) {
 	t.Helper()
 	d.Start(t)
 	d.AwaitReady(t)
-	d.AwaitMetric(t, `weavenpc_fail_closed\{direction="egress"\} 0`)
+	d.AwaitOpen(t)
 }
 
 // firstDatagrams probes once what a pod sends to its own node's pods, to the other node and outside, and what is sent to
