@@ -88,9 +88,9 @@ func TestAPIIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		client := newLine(
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "n"}},
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "n", ResourceVersion: "1"}},
 			apiPod("web", "1", "a"),
-			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny", UID: "p"}},
+			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny", UID: "p", ResourceVersion: "1"}},
 		)
 		r := start(t, FromAPI(client, nil, ""), slog.New(slog.DiscardHandler))
 		if got, want := r.names(), "ns shop, pod shop/web, policy shop/deny"; got != want {

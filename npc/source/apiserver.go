@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -42,17 +44,17 @@ func watches(client kubernetes.Interface) map[string]listWatcher {
 			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return namespaces.List(ctx, o)
 			},
-			watch: namespaces.Watch,
+			watch: checked(namespaces.Watch, isA[*corev1.Namespace]),
 		},
 		Pods: {
 			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
-			watch: pods.Watch,
+			watch: checked(pods.Watch, isA[*corev1.Pod]),
 		},
 		NetworkPolicies: {
 			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return policies.List(ctx, o)
 			},
-			watch: policies.Watch,
+			watch: checked(policies.Watch, isA[*networkingv1.NetworkPolicy]),
 		},
 	}
 }

@@ -154,7 +154,7 @@ func (c *clusterPolicies) follow(ctx context.Context) error {
 	if c.informer != nil {
 		return nil
 	}
-	calls := listWatcher{list: c.list, watch: c.watch}
+	calls := listWatcher{list: c.list, watch: checked(c.watch, isClusterPolicy)}
 	if c.through != nil {
 		calls = c.through(calls)
 	}

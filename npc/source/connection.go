@@ -22,7 +22,7 @@ const outageGrace = time.Second
 // listWatcher lists and watches one kind.
 type listWatcher struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	watch watchFunc
 	// follow returns what does so through a relay; it is nil without one.
 	follow func(relayclient.Reports) *relayclient.Follower
 }

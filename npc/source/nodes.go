@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,7 +24,7 @@ func nodeWatch(client kubernetes.Interface) listWatcher {
 	nodes := client.CoreV1().Nodes()
 	return listWatcher{
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
-		watch: nodes.Watch,
+		watch: checked(nodes.Watch, isA[*corev1.Node]),
 	}
 }
 

@@ -223,7 +223,9 @@ func TestS84_NodesOfARealAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.install("v1alpha2", "ClusterNetworkPolicy", ClusterNetworkPolicies)
 	for name, address := range map[string]string{"one": "192.0.2.1", "two": "2001:db8::2"} {
-		_, err := c.client.CoreV1().Nodes().Create(t.Context(), apiNode(name, "x", address, name), metav1.CreateOptions{})
+		n := apiNode(name, "x", address, name)
+		n.ResourceVersion = ""
+		_, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
 		c.must(err)
 	}
 	c.grant("plain", ClusterNetworkPolicies)

@@ -65,7 +65,7 @@ func (s Source) Through(r *relayclient.Relay, client kubernetes.Interface, polic
 	s.api.nodes = s.api.nodes.through(r, Nodes, nodeWatch(client))
 	if policies != nil {
 		s.api.relayPolicies = func(direct listWatcher) listWatcher {
-			return direct.through(r, ClusterNetworkPolicies, listWatcher{list: policies.List, watch: policies.Watch})
+			return direct.through(r, ClusterNetworkPolicies, listWatcher{list: policies.List, watch: checked(policies.Watch, isClusterPolicy)})
 		}
 	}
 	s.api.relay = r

@@ -1,8 +1,6 @@
 package source
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +12,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
-
-// annotationPrefix is that of the annotations of policies that are for weave-npc.
-const annotationPrefix = "weave-npc/"
 
 // stored is the part of an object that an informer stores.
 type stored[T any] struct {
@@ -88,8 +83,7 @@ func transformPolicy(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return newStored(&p.ObjectMeta, &networkingv1.NetworkPolicy{
-		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, nil), nil
+	return newStored(&p.ObjectMeta, convert.ReducePolicy(p), nil), nil
 }
 
 // transformClusterPolicy is the transform of the ClusterNetworkPolicies' informer, and of those in manifests.
@@ -108,18 +102,5 @@ func transformClusterPolicy(obj any) (any, error) {
 		return obj, nil
 	}
 	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{
-		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, ignored), nil
-}
-
-// metaOfPolicy returns the part of a policy's metadata that is needed: its identity, its age, and the annotations for
-// weave-npc.
-func metaOfPolicy(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID,
-		ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
-	for key, value := range m.Annotations {
-		if strings.HasPrefix(key, annotationPrefix) {
-			metav1.SetMetaDataAnnotation(&out, key, value)
-		}
-	}
-	return out
+		ObjectMeta: convert.PolicyMeta(&p.ObjectMeta), Spec: p.Spec}, ignored), nil
 }

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // clusterPolicyVersion is the version of ClusterNetworkPolicies that agents know.
@@ -50,4 +52,11 @@ func addClusterPolicy(s *runtime.Scheme) error {
 	s.AddKnownTypeWithName(clusterPolicyVersion.WithKind("ClusterNetworkPolicyList"), &clusterPolicyList{})
 	metav1.AddToGroupVersion(s, clusterPolicyVersion)
 	return nil
+}
+
+func stripClusterPolicy(p *clusterPolicy) *clusterPolicy {
+	return &clusterPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterPolicyVersion.String(), Kind: "ClusterNetworkPolicy"},
+		ObjectMeta: convert.PolicyMeta(&p.ObjectMeta), Spec: p.Spec,
+	}
 }

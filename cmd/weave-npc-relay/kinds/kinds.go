@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // Kind is one kind of objects.
@@ -48,17 +50,17 @@ func (k *Kind) Path() string {
 // All returns the kinds that agents follow.
 func All() []*Kind {
 	return []*Kind{
-		{Name: "namespaces", Kind: "Namespace", Version: corev1.SchemeGroupVersion, strip: stripAs(stripNamespace),
+		{Name: "namespaces", Kind: "Namespace", Version: corev1.SchemeGroupVersion, strip: stripAs(convert.ReduceNamespace),
 			New:     func() runtime.Object { return &corev1.Namespace{} },
 			NewList: func() runtime.Object { return &corev1.NamespaceList{} }},
-		{Name: "pods", Kind: "Pod", Version: corev1.SchemeGroupVersion, PerSpace: true, strip: stripAs(stripPod),
+		{Name: "pods", Kind: "Pod", Version: corev1.SchemeGroupVersion, PerSpace: true, strip: stripAs(convert.ReducePod),
 			New:     func() runtime.Object { return &corev1.Pod{} },
 			NewList: func() runtime.Object { return &corev1.PodList{} }},
 		{Name: "networkpolicies", Kind: "NetworkPolicy", Version: networkingv1.SchemeGroupVersion, PerSpace: true,
-			strip:   stripAs(stripPolicy),
+			strip:   stripAs(convert.ReducePolicy),
 			New:     func() runtime.Object { return &networkingv1.NetworkPolicy{} },
 			NewList: func() runtime.Object { return &networkingv1.NetworkPolicyList{} }},
-		{Name: "nodes", Kind: "Node", Version: corev1.SchemeGroupVersion, strip: stripAs(stripNode),
+		{Name: "nodes", Kind: "Node", Version: corev1.SchemeGroupVersion, strip: stripAs(convert.ReduceNode),
 			New:     func() runtime.Object { return &corev1.Node{} },
 			NewList: func() runtime.Object { return &corev1.NodeList{} }},
 		{Name: "clusternetworkpolicies", Kind: "ClusterNetworkPolicy", Version: clusterPolicyVersion, Optional: true,

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/weave-npc/weave-npc/npc/source/apiclient/answers"
 )
 
 // Requests per second, and in a burst, above which the client waits. A watch counts once, when it starts.
@@ -24,12 +26,13 @@ const (
 )
 
 // New returns a client for the API server that a kubeconfig file names, or, if kubeconfig is empty, for that of the
-// cluster that the process runs in.
+// cluster that the process runs in. It lists objects without the parts that a daemon does not need.
 func New(kubeconfig, version string) (kubernetes.Interface, *rest.Config, error) {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, nil, err
 	}
+	config.Wrap(answers.Reduced)
 	client, err := newClient(config, version)
 	if err != nil {
 		if kubeconfig == "" {
@@ -60,6 +63,7 @@ func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.C
 	if err != nil {
 		return nil, nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")
 	}
+	config.Wrap(answers.Checked)
 	client, err := newClient(config, version)
 	return client, config, errors.Wrap(err, "making a client")
 }

@@ -34,6 +34,8 @@ func TestDiscover(t *testing.T) {
 	broken := sourcetest.Group(map[string]string{"v1alpha2": ""})
 	gone := sourcetest.Group(map[string]string{"v1alpha2": policies})
 	delete(gone, "/apis/policy.networking.k8s.io/v1alpha2")
+	nullVersion := sourcetest.Group(map[string]string{"v1alpha2": policies})
+	nullVersion["/apis/policy.networking.k8s.io/v1alpha2"] = "null"
 	for _, c := range []struct {
 		name    string
 		answers map[string]string
@@ -46,6 +48,8 @@ func TestDiscover(t *testing.T) {
 		{"both", sourcetest.Group(map[string]string{"v1": policies, "v1alpha2": policies}), "true [v1] []", ""},
 		{"former", sourcetest.Group(map[string]string{"v1alpha1": former}), "false [] [adminnetworkpolicies baselineadminnetworkpolicies]", ""},
 		{"a_version_went_meanwhile", gone, "false [] []", ""},
+		{"null", map[string]string{"/apis/policy.networking.k8s.io": "null"}, "", "the answer names none"},
+		{"null_for_the_version", nullVersion, "", "the answer has those of"},
 		{"group_forbidden", map[string]string{"/apis/policy.networking.k8s.io": ""}, "", "asking for the versions of policy.networking.k8s.io"},
 		{"version_forbidden", broken, "", "asking for the kinds of policy.networking.k8s.io/v1alpha2"},
 	} {

@@ -44,6 +44,9 @@ func (c *PolicyClient) Discover(ctx context.Context) (Presence, error) {
 	case err != nil:
 		return Presence{}, errors.Wrapf(err, "asking for the versions of %s", v1alpha2.GroupName)
 	}
+	if group.Name != v1alpha2.GroupName || len(group.Versions) == 0 {
+		return Presence{}, errors.Errorf("asking for the versions of %s: the answer names none", v1alpha2.GroupName)
+	}
 	var p Presence
 	for _, v := range group.Versions {
 		var list metav1.APIResourceList
@@ -53,6 +56,9 @@ func (c *PolicyClient) Discover(ctx context.Context) (Presence, error) {
 			continue
 		case err != nil:
 			return Presence{}, errors.Wrapf(err, "asking for the kinds of %s", v.GroupVersion)
+		case list.GroupVersion != v.GroupVersion:
+			return Presence{}, errors.Errorf("asking for the kinds of %s: the answer has those of %q", v.GroupVersion,
+				list.GroupVersion)
 		}
 		p.add(v, list.APIResources)
 	}

@@ -63,7 +63,6 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 		Name:        p.Name,
 		UID:         p.UID,
 		Labels:      p.Labels,
-		Workload:    workload(p),
 		Node:        p.Spec.NodeName,
 		HostNetwork: p.Spec.HostNetwork,
 		Finished:    p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
@@ -71,6 +70,11 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 		Created:     p.CreationTimestamp.Time,
 		Ports:       namedPorts(&p.Spec),
 	}
+	tooLarge := labelsTooLarge(p.Labels)
+	if tooLarge != "" {
+		facts.Labels, facts.Unlabelled = nil, true
+	}
+	facts.Workload = workload(p, facts.Labels)
 	if p.Status.StartTime != nil {
 		facts.Started = p.Status.StartTime.Time
 	}
@@ -79,17 +83,20 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 	facts.Addrs, ignored = Addrs("status.podIPs", addressTexts(p.Status.PodIPs, p.Status.PodIP))
 	hostAddrs, ignoredHost := Addrs("status.hostIPs", addressTexts(p.Status.HostIPs, p.Status.HostIP))
 	facts.HostAddrs = hostAddrs
-	return facts, append(ignored, ignoredHost...)
+	if ignored = append(ignored, ignoredHost...); tooLarge != "" {
+		ignored = append(ignored, tooLarge)
+	}
+	return facts, ignored
 }
 
 // workload returns what made a pod: its controller, or the Deployment of that if it is a ReplicaSet which a Deployment
 // made. The pods that a kubelet makes of its own files have its Node for a controller; nothing made those.
-func workload(p *corev1.Pod) *npc.Workload {
+func workload(p *corev1.Pod, labels map[string]string) *npc.Workload {
 	c := metav1.GetControllerOfNoCopy(p)
 	if c == nil || c.Kind == "" || c.Name == "" || c.Kind == "Node" {
 		return nil
 	}
-	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; c.Kind == "ReplicaSet" && hash != "" {
+	if hash := labels[appsv1.DefaultDeploymentUniqueLabelKey]; c.Kind == "ReplicaSet" && hash != "" {
 		if name, ok := strings.CutSuffix(c.Name, "-"+hash); ok && name != "" {
 			return &npc.Workload{Kind: "Deployment", Name: name}
 		}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/weave-npc/weave-npc/npc/source/apiclient/answers"
 )
 
 // Config is where the relay is, and how it and this agent know each other.
@@ -50,7 +52,7 @@ func New(c Config) (*Relay, error) {
 func (r *Relay) Client() (kubernetes.Interface, *rest.Config, error) {
 	config := &rest.Config{
 		Host:      "https://relay",
-		Transport: r.transport,
+		Transport: answers.Reduced(r.transport),
 		UserAgent: "weave-npc/" + r.version,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON},

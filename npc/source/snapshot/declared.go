@@ -62,7 +62,7 @@ func (m *Manifests) Declared() (Declared, error) {
 			case *corev1.Namespace:
 				written[o.Name] = true
 			case *corev1.Pod: // the positions of most pods are never needed
-				f.Objects[i].Value = shortened(value)
+				f.Objects[i].Value = convert.ReducePod(value)
 			}
 		}
 		return f

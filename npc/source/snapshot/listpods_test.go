@@ -24,7 +24,7 @@ func TestShortenedPods(t *testing.T) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, StartTime: &start, PodIPs: []corev1.PodIP{{IP: "10.32.1.2"}},
 		HostIPs: []corev1.HostIP{{IP: "172.31.0.1"}}}
 	want, _ := convert.OfPod(p)
-	short := shortened(p)
+	short := convert.ReducePod(p)
 	got, _ := convert.OfPod(short)
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

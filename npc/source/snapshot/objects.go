@@ -92,7 +92,7 @@ func listClusterPolicies(
 	case p.Unknown() != "":
 		return nil, errors.New(p.Unknown())
 	case !p.Served:
-		return nil, nil
+		return nil, client.ConfirmAbsence(ctx)
 	}
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {

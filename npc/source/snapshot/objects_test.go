@@ -58,7 +58,9 @@ func TestListsClusterPolicies(t *testing.T) {
 		answers           map[string]string
 		names, unreadable string
 	}{
-		{"absent", nil, "", ""},
+		{"absent", map[string]string{"/apis": `{"kind":"APIGroupList","groups":[{"name":"apps"}]}`}, "", ""},
+		{"absent_says_a_proxy", nil, "", "asking for the groups of kinds"},
+		{"null", map[string]string{"/apis/policy.networking.k8s.io": "null"}, "", "the answer names none"},
 		{"there", there, "deny", ""},
 		{"forbidden", forbidden, "", "listing cluster network policies"},
 		{"other_version", sourcetest.Group(map[string]string{"v1": kind}), "", "only in versions that are not known: v1"},

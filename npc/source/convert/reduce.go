@@ -1,18 +1,11 @@
-package kinds
+package convert
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-const (
-	// policyAnnotations is the prefix of the annotations of policies that are for weave-npc.
-	policyAnnotations = "weave-npc/"
-	// isolationAnnotation is the annotation that isolated namespaces in Kubernetes 1.6.
-	isolationAnnotation = "net.beta.kubernetes.io/network-policy"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
 // meta returns what is needed of all metadata.
@@ -20,7 +13,8 @@ func meta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
-func stripNamespace(n *corev1.Namespace) *corev1.Namespace {
+// ReduceNamespace returns the part of a namespace that its facts depend on.
+func ReduceNamespace(n *corev1.Namespace) *corev1.Namespace {
 	out := &corev1.Namespace{ObjectMeta: meta(&n.ObjectMeta)}
 	out.Labels = n.Labels
 	if text, ok := n.Annotations[isolationAnnotation]; ok {
@@ -29,38 +23,36 @@ func stripNamespace(n *corev1.Namespace) *corev1.Namespace {
 	return out
 }
 
-func stripNode(n *corev1.Node) *corev1.Node {
+// ReduceNode returns the part of a Node that its facts depend on.
+func ReduceNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: meta(&n.ObjectMeta)}
 	out.Labels = n.Labels
 	out.Status.Addresses = n.Status.Addresses
 	return out
 }
 
-func stripPolicy(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
-	return &networkingv1.NetworkPolicy{ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}
+// ReducePolicy returns the part of a policy that is needed.
+func ReducePolicy(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{ObjectMeta: PolicyMeta(&p.ObjectMeta), Spec: p.Spec}
 }
 
-func stripClusterPolicy(p *clusterPolicy) *clusterPolicy {
-	return &clusterPolicy{
-		TypeMeta:   metav1.TypeMeta{APIVersion: clusterPolicyVersion.String(), Kind: "ClusterNetworkPolicy"},
-		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec,
-	}
-}
-
-func metaOfPolicy(m *metav1.ObjectMeta) metav1.ObjectMeta {
+// PolicyMeta returns the part of a policy's metadata that is needed: its identity, its age, and the annotations about
+// staging.
+func PolicyMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := meta(m)
 	out.CreationTimestamp = m.CreationTimestamp
-	for key, value := range m.Annotations {
-		if strings.HasPrefix(key, policyAnnotations) {
+	for _, key := range []string{staged.Annotation, staged.ReplacesAnnotation, staged.RemovesAnnotation} {
+		if value, ok := m.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&out, key, value)
 		}
 	}
 	return out
 }
 
-func stripPod(p *corev1.Pod) *corev1.Pod {
+// ReducePod returns the part of a pod that its facts and its owner depend on. Most of a pod is something else.
+func ReducePod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: meta(&p.ObjectMeta)}
-	out.Labels = p.Labels
+	out.Labels = cutLabels(p.Labels)
 	out.CreationTimestamp = p.CreationTimestamp
 	out.DeletionTimestamp = p.DeletionTimestamp
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
@@ -72,11 +64,11 @@ func stripPod(p *corev1.Pod) *corev1.Pod {
 	out.Spec.HostNetwork = p.Spec.HostNetwork
 	out.Spec.Containers = withNamedPorts(p.Spec.Containers)
 	out.Spec.InitContainers = withNamedPorts(p.Spec.InitContainers)
-	stripStatus(&p.Status, &out.Status)
+	reduceStatus(&p.Status, &out.Status)
 	return out
 }
 
-func stripStatus(s, out *corev1.PodStatus) {
+func reduceStatus(s, out *corev1.PodStatus) {
 	out.Phase = s.Phase
 	out.PodIP, out.PodIPs = s.PodIP, s.PodIPs
 	out.HostIP, out.HostIPs = s.HostIP, s.HostIPs
@@ -89,7 +81,7 @@ func stripStatus(s, out *corev1.PodStatus) {
 	}
 	if last := lastStart(s); !last.IsZero() {
 		out.ContainerStatuses = []corev1.ContainerStatus{{
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: last}}}}
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(last)}}}}
 	}
 }
 
@@ -110,29 +102,4 @@ func withNamedPorts(containers []corev1.Container) []corev1.Container {
 		}
 	}
 	return out
-}
-
-// lastStart returns the latest time at which a container of a pod was started, which is all that agents make of the
-// containers' states.
-func lastStart(s *corev1.PodStatus) metav1.Time {
-	var last metav1.Time
-	take := func(t metav1.Time) {
-		if t.After(last.Time) {
-			last = t
-		}
-	}
-	all := [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses}
-	for _, statuses := range all {
-		for i := range statuses {
-			for _, state := range []*corev1.ContainerState{&statuses[i].State, &statuses[i].LastTerminationState} {
-				if state.Running != nil {
-					take(state.Running.StartedAt)
-				}
-				if state.Terminated != nil {
-					take(state.Terminated.StartedAt)
-				}
-			}
-		}
-	}
-	return last
 }
