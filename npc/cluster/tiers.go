@@ -27,7 +27,7 @@ func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 
 // Selects reports whether a pod is the subject of a cluster network policy.
 func (v *View) Selects(q *policy.Cluster, p *npc.Pod) Fit {
-	if q.Inert || !q.Pods.Matches(p.Labels) {
+	if q.Inert || p.Unlabelled || !q.Pods.Matches(p.Labels) {
 		return Never
 	}
 	return NamespaceFits(v, q.Namespaces, p.Namespace)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -85,7 +86,7 @@ func (v *View) Selecting(p *npc.Pod) []*Policy {
 		return out
 	}
 	for _, q := range v.byNamespace[p.Namespace] {
-		if q.Target.Matches(p.Labels) {
+		if q.Target.SelectsPod(p) {
 			out = append(out, q)
 		}
 	}
@@ -94,7 +95,8 @@ func (v *View) Selecting(p *npc.Pod) []*Policy {
 }
 
 // Isolating returns the policies whose rules count for a pod in a direction, in order, and whether the pod is isolated.
-// With LegacyNetpol a namespace isolates, and policies only allow.
+// With LegacyNetpol a namespace isolates, and policies only allow. A pod whose labels are not known is isolated by all
+// policies that may select it, and cluster network policies leave it no rules.
 func (v *View) Isolating(p *npc.Pod, d npc.Direction) (policies []*Policy, isolated bool) {
 	for _, q := range v.Selecting(p) {
 		if q.Isolates[d] {
@@ -104,5 +106,9 @@ func (v *View) Isolating(p *npc.Pod, d npc.Direction) (policies []*Policy, isola
 	if v.LegacyNetpol {
 		return policies, d == npc.Ingress && v.Namespaces[p.Namespace].DefaultDeny
 	}
-	return policies, len(policies) > 0
+	if p.Unlabelled && len(v.ClusterPolicies) > 0 {
+		return nil, true
+	}
+	return policies, len(policies) > 0 || p.Unlabelled && slices.ContainsFunc(v.byNamespace[p.Namespace],
+		func(q *Policy) bool { return q.Isolates[d] })
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Selector is a compiled label selector. The zero Selector matches everything.
@@ -23,8 +25,16 @@ func (s Selector) Selects(l labels.Labels) bool {
 	return !s.nothing && (s.Selector == nil || s.Selector.Matches(l))
 }
 
+// SelectsAll reports whether the selector matches whatever the labels are.
+func (s Selector) SelectsAll() bool { return !s.nothing && s.Selector == nil }
+
 // Matches reports whether the selector matches labels.
 func (s Selector) Matches(l map[string]string) bool { return s.Selects(labels.Set(l)) }
+
+// SelectsPod reports whether the selector matches a pod's labels, as far as they are known.
+func (s Selector) SelectsPod(p *npc.Pod) bool {
+	return s.SelectsAll() || !p.Unlabelled && s.Matches(p.Labels)
+}
 
 // Unmet returns the requirements that labels do not meet. Possible is false if no labels can: the selector requires a
 // value that no label can have.

@@ -212,6 +212,9 @@ func checkConfined(t *testing.T, pod corev1.PodSpec, c corev1.Container) {
 	}
 	checkProbe(t, c, "/healthz", c.LivenessProbe)
 	checkProbe(t, c, "/readyz", c.ReadinessProbe)
+	if limit := c.Resources.Limits.Memory(); limit.Value() < 512<<20 || limit.Value() > 1<<30 {
+		t.Errorf("the limit of memory is %s", limit)
+	}
 	if c.Resources.Requests.Memory().Value() < 75<<20 {
 		t.Errorf("%s of memory is less than weave-npc takes", c.Resources.Requests.Memory())
 	}

@@ -171,6 +171,9 @@ func (q question) answer(without *Decision) (a answer) {
 // networkPolicies asks the policies that isolate a pod.
 func (q question) networkPolicies(a *answer, isolating []*cluster.Policy) {
 	a.Outcome = Outcome{Reason: nothingAllows}
+	if q.own.pod.Unlabelled {
+		a.Reason = unlabelled
+	}
 	for _, p := range isolating {
 		r := PolicyReason{Policy: p.Key()}
 		if p.Invalid != nil {

@@ -75,7 +75,7 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	if p.Namespaces != nil {
 		found = namespaceMismatch(c, *p.Namespaces, e.pod.Namespace)
 	}
-	if (found == fits || found == namespaceUnreadable) && p.Pods != nil && !p.Pods.Matches(e.pod.Labels) {
+	if (found == fits || found == namespaceUnreadable) && p.Pods != nil && !p.Pods.SelectsPod(e.pod) {
 		return PodLabels
 	}
 	return found

@@ -141,6 +141,9 @@ func (j *evaluator) side(p *index.Pod, d npc.Direction, w *group) *verdict.Side 
 // find computes what policies decide for a local pod in a direction, with the changes of a group if one is given.
 func (j *evaluator) find(p *index.Pod, d npc.Direction, w *group) (s verdict.Side) {
 	s.Isolated = j.isolation.Of(p)[d]
+	if p.Unlabelled && j.tiers.Of(p).Denied[d] {
+		return verdict.Side{Isolated: true}
+	}
 	if w != nil && !j.config.LegacyNetpol { // where namespaces isolate, not policies
 		s.Isolated = false
 	}

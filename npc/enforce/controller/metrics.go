@@ -43,6 +43,8 @@ var (
 		[]string{"family"}, nil)
 	unlistedDesc = prometheus.NewDesc("weavenpc_unlisted_addresses",
 		"Addresses that isolated local pods have and no object lists. They are closed.", nil, nil)
+	unlabelledDesc = prometheus.NewDesc("weavenpc_unlabelled_pods",
+		"Local pods whose labels are too large to be kept, so that policies close them.", nil, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
 		"Isolated local pods that have no address yet, so that packets of unknown addresses are dropped.",
 		[]string{"direction"}, nil)
@@ -65,6 +67,13 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 	gauge(overBudgetDesc, counts.Denied)
 	gauge(clusterPoliciesDesc, c.state.tiers.Counts().Policies)
 	gauge(invalidClusterPoliciesDesc, c.state.tiers.Counts().Invalid)
+	unlabelled := 0
+	for p := range c.state.index.LocalPods() {
+		if p.Unlabelled {
+			unlabelled++
+		}
+	}
+	gauge(unlabelledDesc, unlabelled)
 	gauge(unlistedDesc, len(c.state.failClosed.Unlisted()))
 	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.changes.waiting().Seconds())
 	for _, d := range npc.Directions {

@@ -107,7 +107,7 @@ func (s *state) weight(p *npc.Pod) int {
 		return 1
 	}
 	if p != nil {
-		if old := s.index.Pod(p.Namespace, p.Name); old == nil || !old.Local() || old.HasLabels(p.Labels) {
+		if old := s.index.Pod(p.Namespace, p.Name); old == nil || !old.Local() || old.LabelledAs(p) {
 			return 1
 		}
 	}

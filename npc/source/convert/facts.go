@@ -1,9 +1,3 @@
-// Package convert extracts from Kubernetes objects the few facts that policies depend on.
-//
-//	pod, ignored := convert.OfPod(object) // ignored: "status.podIPs: \"x\" is no address"
-//
-// It is pure. It does not know where objects come from, and it reads invalid ones too: what cannot be read is left out
-// and named.
 package convert
 
 import (

@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,5 +203,27 @@ func TestNamespaceFacts(t *testing.T) {
 				t.Errorf("ignored %q", ignored)
 			}
 		})
+	}
+}
+
+// TestS76_LabelsThatAreTooLarge are not kept, which is said, and those of a large but ordinary pod are.
+func TestS76_LabelsThatAreTooLarge(t *testing.T) {
+	for _, c := range []struct {
+		count, size int // of labels, and of each with its name
+		kept        bool
+	}{{1, 380, true}, {60, 80, true}, {20, 316, true}, {25, 316, false}, {64, 81, false}, {4000, 316, false}, {170, 3, false}} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{}}}
+		for i := range c.count {
+			key := fmt.Sprintf("k%d", i)
+			p.Labels[key] = strings.Repeat("v", max(0, c.size-len(key)))
+		}
+		facts, ignored := OfPod(p)
+		if facts.Unlabelled == c.kept || c.kept != (len(facts.Labels) == c.count) || c.kept != (len(ignored) == 0) {
+			t.Errorf("%d labels of %d bytes: unlabelled %t, %d labels, %q", c.count, c.size, facts.Unlabelled, len(facts.Labels), ignored)
+		}
+		reduced := ReducePod(p)
+		if again, _ := OfPod(reduced); again.Unlabelled != facts.Unlabelled || reduced.Size() > 3*maxLabels {
+			t.Errorf("%d labels of %d bytes: reduced to %d bytes, unlabelled %t", c.count, c.size, reduced.Size(), again.Unlabelled)
+		}
 	}
 }

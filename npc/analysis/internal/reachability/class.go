@@ -185,6 +185,9 @@ func (v *view) writeKey(b *strings.Builder, p *npc.Pod, ends []flow.End) {
 			words = append(words, k+"="+value)
 		}
 	}
+	if p.Unlabelled {
+		words = append(words, "unlabelled")
+	}
 	slices.Sort(words)
 	for _, port := range p.Ports {
 		if v.ports[port.Name] {

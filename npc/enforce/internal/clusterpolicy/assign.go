@@ -55,7 +55,10 @@ func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assig
 		}
 	}
 	next, is := known[string(selected)]
-	if !is {
+	switch {
+	case st.Unlabelled && st.Local():
+		next = assignment{Effect: t.effectOfAny()}
+	case !is:
 		for _, tier := range policy.Tiers {
 			for d, ls := range t.lists[tier] {
 				of := st.policies(ordered, tier, npc.Direction(d))

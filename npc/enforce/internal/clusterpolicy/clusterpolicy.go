@@ -148,6 +148,11 @@ func (t *Tiers) DeletePolicy(name string, uid types.UID) {
 
 // replace puts a policy in the place of another; either may be nil. What both use stays.
 func (t *Tiers) replace(old, next *enforced) {
+	for q, st := range t.pods {
+		if q.Unlabelled {
+			t.changed[st] = struct{}{}
+		}
+	}
 	if next != nil {
 		for q, st := range t.pods {
 			if next.Selects(q) {
@@ -265,7 +270,8 @@ func (t *Tiers) Memberships(p *index.Pod, isolated [len(npc.Directions)]bool, co
 				}
 			}
 		}
-		if t.closed[f] != nil && (contest.Node || contest.Denied[npc.Egress] && st.DeniesNode(isolated)) {
+		if t.closed[f] != nil && (contest.Node ||
+			(contest.Denied[npc.Egress] || p.Unlabelled) && st.DeniesNode(isolated)) {
 			out = append(out, index.Membership{Set: t.closed[f], Entry: e})
 		}
 	}

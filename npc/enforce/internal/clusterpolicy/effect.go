@@ -25,6 +25,18 @@ func (e *Effect) add(policies []*enforced, tier policy.Tier, d npc.Direction) {
 	}
 }
 
+// effectOfAny returns what policies may do to a pod that any of them may select, because its labels are not known. No
+// list is for it, so that nothing allows it what one of them may deny.
+func (t *Tiers) effectOfAny() (e Effect) {
+	for _, p := range t.policies {
+		for d := range npc.Directions {
+			e.Denied[d], e.Baseline[d] = true, true
+		}
+		e.Node[p.Tier] = e.Node[p.Tier] || p.DeniesNode()
+	}
+	return e
+}
+
 // counts are how many local pods a policy may deny something, and how many it may deny their node.
 type counts struct {
 	denied [len(npc.Directions)]int

@@ -111,7 +111,7 @@ func (x *Index) SetPod(f npc.Pod) Change {
 	} else if p.same(f) {
 		return *x.begin(nil)
 	}
-	before, relabelled := p.Pod, !p.labels.Equal(f.Labels)
+	before, relabelled := p.Pod, !p.LabelledAs(&f)
 	c := x.begin(p)
 	c.WasLocal = p.local
 	if relabelled {

@@ -93,11 +93,15 @@ func (p *Pod) Facts() npc.Pod {
 	return f
 }
 
-// SelectedBy reports whether a selector matches the pod's labels.
-func (p *Pod) SelectedBy(s policy.Selector) bool { return s.Selects(&p.labels) }
+// SelectedBy reports whether a selector matches the pod's labels, as far as they are known.
+func (p *Pod) SelectedBy(s policy.Selector) bool {
+	return s.SelectsAll() || !p.Unlabelled && s.Selects(&p.labels)
+}
 
-// HasLabels reports whether these are the pod's labels.
-func (p *Pod) HasLabels(l map[string]string) bool { return p.labels.Equal(l) }
+// LabelledAs reports whether the pod has the labels of its facts.
+func (p *Pod) LabelledAs(f *npc.Pod) bool {
+	return p.Unlabelled == f.Unlabelled && p.labels.Equal(f.Labels)
+}
 
 // InNamespaces reports whether a selector matches the labels of the pod's namespace, whose object has arrived.
 func (p *Pod) InNamespaces(s policy.Selector) bool { return p.ns.known && s.Matches(p.ns.Labels) }
@@ -114,7 +118,7 @@ func (p *Pod) same(f npc.Pod) bool {
 		p.Deleting == f.Deleting &&
 		p.StaleAddrs == f.StaleAddrs && sameWorkload(p.Workload, f.Workload) &&
 		p.Started.Equal(f.Started) && p.Created.Equal(f.Created) && slices.Equal(p.Addrs, f.Addrs) &&
-		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.Equal(f.Labels)
+		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.LabelledAs(&f)
 }
 
 func sameWorkload(a, b *npc.Workload) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -45,7 +45,7 @@ func (s *selector) matches(p *Pod) bool {
 	if s.namespaces != nil && !s.namespaces.has(p.ns) {
 		return false
 	}
-	return s.Pods == nil || s.Pods.Matches(&p.labels)
+	return s.Pods == nil || !p.Unlabelled && s.Pods.Matches(&p.labels)
 }
 
 // entries adds a pod's memberships in the selector's sets to out.

@@ -42,7 +42,7 @@ func (s *Isolation) Memberships(p *index.Pod, baseline [len(npc.Directions)]bool
 		for _, d := range npc.Directions {
 			switch sh := st.shards[d]; {
 			case contested[a].Denied[d]: // a local pod that nothing allows is closed
-			case !st.isolated[d] && baseline[d]:
+			case baseline[d] && (!st.isolated[d] || p.Unlabelled): // lists evaluate it, or nothing allows it
 			case !st.isolated[d]:
 				out = append(out, index.Membership{Set: s.allowed[f][d], Entry: e})
 			case sh != nil:

@@ -52,10 +52,10 @@ func (ns *namespace) withdraw(p *enforced) {
 // empty reports whether nothing is known of the namespace.
 func (ns *namespace) empty() bool { return len(ns.policies)+len(ns.pods) == 0 }
 
-// isolated returns the directions that policies isolate a pod in.
+// isolated returns the directions that policies isolate a pod in. Any may select one whose labels are not known.
 func (ns *namespace) isolated(q *index.Pod) (is [len(npc.Directions)]bool) {
 	for _, p := range ns.policies {
-		if p.selects(q) {
+		if p.selects(q) || q.Unlabelled {
 			for d := range npc.Directions {
 				is[d] = is[d] || p.Isolates[d]
 			}

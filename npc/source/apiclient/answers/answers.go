@@ -56,7 +56,7 @@ func (c checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	default: // a log, or what no decoder takes
 		return response, nil
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // it was read
 	body, err := read(response.Body, request.URL.Path)
 	if err != nil {
 		return nil, errors.Wrapf(err, "the answer to GET %s", request.URL.Path)
@@ -115,7 +115,7 @@ func checkKind(kind, path string) (list bool, err error) {
 	part := func(fromEnd int) string { return parts[max(0, len(parts)-fromEnd)] }
 	object, list := strings.CutSuffix(kind, listSuffix)
 	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: object})
-	right := false
+	var right bool
 	switch {
 	case kind == "APIGroup":
 		right = part(2) == "apis"

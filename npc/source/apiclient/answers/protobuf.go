@@ -144,7 +144,7 @@ func reduce[T message](o T, text []byte, reduced func(T) T) ([]byte, error) {
 func each(in *bufio.Reader, f func(tag uint64, in *io.LimitedReader) error) error {
 	for {
 		tag, err := binary.ReadUvarint(in)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		var size uint64
