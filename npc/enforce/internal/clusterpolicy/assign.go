@@ -57,7 +57,7 @@ func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assig
 	next, is := known[string(selected)]
 	switch {
 	case st.Unlabelled && st.Local():
-		next = assignment{Effect: t.effectOfAny()}
+		next = assignment{Effect: effectOfAny(t.policies)}
 	case !is:
 		for _, tier := range policy.Tiers {
 			for d, ls := range t.lists[tier] {

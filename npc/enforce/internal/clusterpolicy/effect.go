@@ -27,8 +27,8 @@ func (e *Effect) add(policies []*enforced, tier policy.Tier, d npc.Direction) {
 
 // effectOfAny returns what policies may do to a pod that any of them may select, because its labels are not known. No
 // list is for it, so that nothing allows it what one of them may deny.
-func (t *Tiers) effectOfAny() (e Effect) {
-	for _, p := range t.policies {
+func effectOfAny(policies map[string]*enforced) (e Effect) {
+	for _, p := range policies {
 		for d := range npc.Directions {
 			e.Denied[d], e.Baseline[d] = true, true
 		}
