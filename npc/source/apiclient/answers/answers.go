@@ -43,18 +43,20 @@ func (c checker) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper
 // RoundTrip implements http.RoundTripper.
 func (c checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := c.RoundTripper.RoundTrip(request)
-	if err != nil || request.Method != http.MethodGet || response.StatusCode != http.StatusOK ||
+	if err != nil || request.Method != http.MethodGet || response.StatusCode/100 != 2 ||
 		request.URL.Query().Get("watch") != "" {
 		return response, err
 	}
 	var read func(io.Reader, string) (io.Reader, error)
-	switch form, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); form {
-	case runtime.ContentTypeJSON:
-		read = readJSON
-	case runtime.ContentTypeProtobuf:
-		read = c.readProtobuf
-	default: // a log, or what no decoder takes
+	switch form, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); {
+	case strings.HasPrefix(form, "text/"): // no decoder takes it
 		return response, nil
+	case form == runtime.ContentTypeJSON:
+		read = readJSON
+	case form == runtime.ContentTypeProtobuf:
+		read = c.readProtobuf
+	default: // decoders guess
+		read = func(io.Reader, string) (io.Reader, error) { return nil, errors.Errorf("is of content type %q", form) }
 	}
 	defer func() { _ = response.Body.Close() }() // it was read
 	body, err := read(response.Body, request.URL.Path)

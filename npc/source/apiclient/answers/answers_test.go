@@ -38,19 +38,21 @@ func encoded(t *testing.T, o runtime.Object, version schema.GroupVersion) []byte
 type server struct {
 	mu         sync.Mutex // guards the fields below
 	form, text string
+	status     int
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.Header().Set("Content-Type", s.form)
+	w.Header()["Content-Type"] = []string{s.form}
+	w.WriteHeader(s.status)
 	_, _ = io.WriteString(w, s.text)
 }
 
 func (s *server) set(form, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.form, s.text = form, text
+	s.form, s.text, s.status = form, text, http.StatusOK
 }
 
 func start(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) (*server, kubernetes.Interface) {
@@ -100,6 +102,9 @@ func TestS74_AnAnswerThatIsNoListIsAnError(t *testing.T) {
 		{"item_null", inJSON, `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[null]}`, 0, "with an item"},
 		{"item_of_other_kind", inJSON, `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"kind":"Node","metadata":{"name":"a"}}]}`, 0, "of kind \"Node\""},
 		{"broken_off", inJSON, `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[`, 0, "is no object"},
+		{"no_content_type", "", "null", 0, "is of content type"},
+		{"yaml", "application/yaml", "null", 0, "is of content type"},
+		{"page", "text/html", "<html>", 0, "text/html"},
 		{"protobuf", inProtobuf, ofPods(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: named}), 1, ""},
 		{"protobuf_empty", inProtobuf, ofPods(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}), 0, ""},
 		{"protobuf_no_version", inProtobuf, ofPods(&corev1.PodList{Items: named}), 0, "without a resourceVersion"},
@@ -126,6 +131,13 @@ func TestS74_AnAnswerThatIsNoListIsAnError(t *testing.T) {
 	s.set(inJSON, "null")
 	if _, err := client.CoreV1().Nodes().Get(t.Context(), "here", metav1.GetOptions{}); err == nil {
 		t.Error("null is a Node")
+	}
+	s.set(inJSON, "null")
+	s.mu.Lock()
+	s.status = http.StatusNonAuthoritativeInfo
+	s.mu.Unlock()
+	if _, err := pods(t.Context()); err == nil {
+		t.Error("null from a cache is a list")
 	}
 	s.set(inJSON, `{"kind":"Node","metadata":{"name":"here"}}`)
 	if _, err := client.CoreV1().Nodes().Get(t.Context(), "here", metav1.GetOptions{}); err != nil {
