@@ -20,7 +20,7 @@ import (
 func apiServer(t *testing.T, policies []string, pods ...string) string {
 	t.Helper()
 	list := func(apiVersion, kind string, items []string) string {
-		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{},"items":[%s]}`, apiVersion, kind, strings.Join(items, ","))
+		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, apiVersion, kind, strings.Join(items, ","))
 	}
 	for i, text := range pods {
 		node, args, _ := strings.Cut(text, " ")

@@ -120,10 +120,10 @@ func TestStripKeepsEveryFact(t *testing.T) {
 // TestPoliciesKeepTheirSpecAndTheirAnnotationsForWeaveNPC, and nothing else but what identifies them.
 func TestPoliciesKeepTheirSpecAndTheirAnnotationsForWeaveNPC(t *testing.T) {
 	m := metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", ResourceVersion: "5", CreationTimestamp: metav1.Unix(1, 0), Generation: 3,
-		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"weave-npc/x": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"weave-npc/staged": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}
 	want := metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", ResourceVersion: "5", CreationTimestamp: metav1.Unix(1, 0),
-		Annotations: map[string]string{"weave-npc/x": "1"}}
+		Annotations: map[string]string{"weave-npc/staged": "1"}}
 	spec := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Ingress"}}
 	got := kind(t, "networkpolicies").Strip(&networkingv1.NetworkPolicy{ObjectMeta: m, Spec: spec}).(*networkingv1.NetworkPolicy)
 	if diff := cmp.Diff(&networkingv1.NetworkPolicy{ObjectMeta: want, Spec: spec}, got); diff != "" {

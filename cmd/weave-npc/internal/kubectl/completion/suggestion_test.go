@@ -18,7 +18,7 @@ import (
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	list := func(kind, items string) string {
-		return `{"apiVersion":"v1","kind":"` + kind + `","metadata":{},"items":[` + items + `]}`
+		return `{"apiVersion":"v1","kind":"` + kind + `","metadata":{"resourceVersion":"1"},"items":[` + items + `]}`
 	}
 	_, config := sourcetest.Answers(t, map[string]string{
 		"/api/v1/namespaces":           list("NamespaceList", `{"metadata":{"name":"ops"}},{"metadata":{"name":"shop"}}`),
