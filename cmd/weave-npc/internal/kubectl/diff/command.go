@@ -103,7 +103,7 @@ func (o *options) run(ctx context.Context, before, after string, out io.Writer) 
 	var records []flowlog.Record
 	if o.flows.Given() {
 		var err error
-		if records, err = o.flows.Read(o.stdin); err != nil {
+		if records, err = o.flows.Read(o.stdin, o.stderr); err != nil {
 			return err
 		}
 		o.stdin = o.flows.Rest(o.stdin)
