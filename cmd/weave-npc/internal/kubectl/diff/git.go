@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
@@ -27,9 +28,16 @@ const (
 // git reads files of revisions. It changes nothing, and checks nothing out.
 type git struct{ stderr io.Writer }
 
-// splitRevision splits REVISION:DIRECTORY; ok is false for what cannot be that. No part can be taken for an option.
+// gitPrefix begins the names of sources that are revisions, whatever there is on disk.
+const gitPrefix = "git:"
+
+// splitRevision splits git:REVISION:PATH, or REVISION:PATH; ok is false for what cannot be that. No part can be taken
+// for an option. What begins as a path does is none: no revision has a name that begins so.
 func splitRevision(text string) (revision, dir string, ok bool) {
-	revision, dir, ok = strings.Cut(text, ":")
+	if filepath.VolumeName(text) != "" || strings.HasPrefix(text, "/") || strings.HasPrefix(text, ".") {
+		return "", "", false
+	}
+	revision, dir, ok = strings.Cut(strings.TrimPrefix(text, gitPrefix), ":")
 	strange := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	if !ok || revision == "" || strings.HasPrefix(revision, "-") || strings.ContainsFunc(revision, strange) ||
 		strings.ContainsFunc(dir, unicode.IsControl) {
