@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
@@ -39,7 +40,7 @@ func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code 
 		return stdout.String(), 0
 	}
 	if !errors.Is(err, cli.ErrNo) {
-		fmt.Fprintln(&stdout, "weave-npc:", err)
+		fmt.Fprintln(spelling.NewWriter(&stdout), "weave-npc:", err) // as main does
 	}
 	return stdout.String(), cli.Status(ran, err)
 }

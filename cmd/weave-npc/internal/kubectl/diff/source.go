@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
@@ -116,7 +117,8 @@ func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared,
 			return d, errors.Wrap(err, name)
 		}
 		if !there {
-			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: that state is empty\n", path, revision)
+			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: that state is empty\n",
+				spelling.Escape(path), spelling.Escape(revision))
 			return snapshot.Declare(snapshot.Objects{}), nil
 		}
 		if d, err = snapshot.OfFiles(files).Declared(); err != nil {

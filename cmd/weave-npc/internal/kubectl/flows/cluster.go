@@ -18,6 +18,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -41,7 +42,7 @@ func OfCluster() *cobra.Command {
 			"--follow, each node's records are printed as they come.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), k)
+			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), spelling.NewWriter(cmd.ErrOrStderr()), k)
 		},
 	}
 	f := cmd.Flags()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -152,7 +153,9 @@ type printer struct {
 	output string
 }
 
-func newPrinter(out io.Writer, output string) *printer { return &printer{out, output} }
+func newPrinter(out io.Writer, output string) *printer {
+	return &printer{spelling.NewWriter(out), output}
+}
 
 // print prints records, those whose last connection is the oldest first.
 func (p *printer) print(records []flowlog.Record) error {
