@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
@@ -39,7 +40,7 @@ func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code 
 		return stdout.String(), 0
 	}
 	if !errors.Is(err, cli.ErrNo) {
-		fmt.Fprintln(&stdout, "weave-npc:", err)
+		fmt.Fprintln(spelling.NewWriter(&stdout), "weave-npc:", err) // as main does
 	}
 	return stdout.String(), cli.Status(ran, err)
 }
@@ -194,6 +195,27 @@ func TestProposalsPassReplay(t *testing.T) {
 	want := "shop/Deployment/api -> 198.51.100.4, tcp/443: allowed, would be denied"
 	if code != 1 || !strings.HasPrefix(got, want) || !strings.Contains(got, "1 change of 11 records") {
 		t.Errorf("status %d\n%s", code, got)
+	}
+}
+
+// TestLinesThatAreNoRecordsAreSkipped, and counted: one of a thousand is no reason not to answer about the others.
+func TestLinesThatAreNoRecordsAreSkipped(t *testing.T) {
+	recorded, err := os.ReadFile("testdata/recording/flows.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bad = `{"from":{"namespace":"a","workload":"Job/\u001b[2J","address":"10.0.0.1"},"to":{"address":"10.0.0.2"},"port":"tcp/1","verdict":"allowed"}`
+	for _, args := range [][]string{{"propose", "-n", "shop"}, {"replay", "--manifests", "testdata/shop"}, {"diff", "testdata/shop", "testdata/shop"}} {
+		args = append(args, "--flows", "-")
+		want, code := executeOn(t, bytes.NewReader(recorded), args...)
+		got, again := executeOn(t, strings.NewReader(bad+"\n"+string(recorded)+bad), args...)
+		note := "weave-npc: --flows -: 2 lines skipped, which are no records of connections, such as line 1: from: workload or pod: "
+		if rest, is := strings.CutPrefix(got, note); again != code || !is || !strings.HasSuffix(rest, "\n"+want) {
+			t.Errorf("%s: status %d and %d:\n%s", args[0], code, again, got)
+		}
+		if got, code := executeOn(t, strings.NewReader(bad), args...); code != 2 || !strings.Contains(got, "--flows -: line 1: from: ") {
+			t.Errorf("%s: of a recording without records, status %d: %s", args[0], code, got)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
 func main() {
@@ -29,7 +30,7 @@ func main() {
 		return
 	}
 	if !errors.Is(err, cli.ErrNo) {
-		fmt.Fprintln(os.Stderr, root.Name()+":", err)
+		fmt.Fprintln(spelling.NewWriter(os.Stderr), root.Name()+":", err)
 	}
 	os.Exit(cli.Status(ran, err))
 }

@@ -1,8 +1,10 @@
-// Package spelling finds the name that a mistyped one probably stands for, and puts names and numbers in words.
+// Package spelling finds the name that a mistyped one probably stands for, puts names and numbers in words, and escapes
+// what must not be printed as it is.
 //
 //	errors.Errorf("there is no pod %s%s", name, spelling.DidYouMean(name, maps.Keys(pods)))
 //	spelling.List([]string{"web", "db", "cache"}) // web, db and cache
 //	spelling.Count(3, "pod")                      // 3 pods
+//	spelling.Escape("a\n\x1b[2J")                 // a\n\u001b[2J
 //
 // It knows nothing of what the names are of.
 package spelling
@@ -36,6 +38,15 @@ func List(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
+// Some joins words as a sentence does, a few of them.
+func Some(words []string) string {
+	const most = 5
+	if len(words) > most {
+		words = append(slices.Clone(words[:most]), fmt.Sprintf("%d more", len(words)-most))
+	}
+	return List(words)
 }
 
 // DidYouMean returns the end of a sentence that offers the most similar of some names. It is empty if none is similar.

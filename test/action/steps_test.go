@@ -149,21 +149,27 @@ case "$1 $*" in diff*--fail-on*) exit ${FAILS:-0};; diff*) exit ${DIFFERS:-0};; 
 	for _, c := range []struct {
 		name, env, asked, output, want string
 	}{
-		{"nothing_differs", "MANIFESTS=deploy|FAIL_ON=never", "diff REV:deploy deploy --output markdown\ncheck deploy --output markdown\ncheck deploy --output sarif",
+		{"nothing_differs", "MANIFESTS=deploy|FAIL_ON=never", "diff git:REV:deploy ./deploy --output markdown\ncheck ./deploy --output markdown\ncheck ./deploy --output sarif",
 			"different=false failed=0", ""},
 		{"something_differs", "MANIFESTS=deploy|FAIL_ON=never|DIFFERS=1", "", "different=true failed=0", ""},
-		{"it_opens", "MANIFESTS=.|FAIL_ON=opens|DIFFERS=1|FAILS=1", "diff REV:. . --output markdown\ndiff REV:. . --fail-on opens\ncheck . --output markdown\n" +
-			"check . --output sarif", "different=true failed=1", ""},
+		{"it_opens", "MANIFESTS=.|FAIL_ON=opens|DIFFERS=1|FAILS=1", "diff git:REV:. ./. --output markdown\ndiff git:REV:. ./. --fail-on opens\ncheck ./. --output markdown\n" +
+			"check ./. --output sarif", "different=true failed=1", ""},
 		{"it_only_closes", "MANIFESTS=.|FAIL_ON=opens|DIFFERS=1", "", "different=true failed=0", ""},
 		{"an_expectation_is_broken", "MANIFESTS=.|FAIL_ON=never|BROKEN=1|EXPECTATIONS=a b.yaml\n\n$(id).yaml",
-			"diff REV:. . --output markdown\ncheck . a b.yaml $(id).yaml --output markdown\ncheck . a b.yaml $(id).yaml --output sarif",
+			"diff git:REV:. ./. --output markdown\ncheck ./. a b.yaml $(id).yaml --output markdown\ncheck ./. a b.yaml $(id).yaml --output sarif",
 			"different=false failed=1", ""},
-		{"a_base", "MANIFESTS=.|FAIL_ON=never|BASE=v1", "diff v1:. . --output markdown\ncheck . --output markdown\ncheck . --output sarif",
+		{"a_base", "MANIFESTS=.|FAIL_ON=never|BASE=v1", "diff git:v1:. ./. --output markdown\ncheck ./. --output markdown\ncheck ./. --output sarif",
 			"different=false failed=0", ""},
 		{"a_directory_called_cluster", "MANIFESTS=cluster|FAIL_ON=never",
-			"diff REV:cluster ./cluster --output markdown\ncheck ./cluster --output markdown\ncheck ./cluster --output sarif", "different=false failed=0", ""},
-		{"it_fails", "MANIFESTS=.|FAIL_ON=never|DIFFERS=2", "diff REV:. . --output markdown", "", "::error::weave-npc diff failed with status 2"},
+			"diff git:REV:cluster ./cluster --output markdown\ncheck ./cluster --output markdown\ncheck ./cluster --output sarif", "different=false failed=0", ""},
+		{"it_fails", "MANIFESTS=.|FAIL_ON=never|DIFFERS=2", "diff git:REV:. ./. --output markdown", "", "::error::weave-npc diff failed with status 2"},
 		{"the_check_fails", "MANIFESTS=.|FAIL_ON=never|BROKEN=2", "", "", "::error::weave-npc check failed with status 2"},
+		{"a_directory_called_like_the_base", "MANIFESTS=v1:deploy|FAIL_ON=never|BASE=v1", "diff git:v1:v1:deploy ./v1:deploy --output markdown\n" +
+			"check ./v1:deploy --output markdown\ncheck ./v1:deploy --output sarif", "different=false failed=0", ""},
+		{"a_link_out_of_the_repository", "MANIFESTS=out|FAIL_ON=never", "-", "", "::error::path is missing, or a link in it leads out"},
+		{"through_a_link", "MANIFESTS=out/passwd|FAIL_ON=never", "-", "", "::error::path is missing, or a link in it leads out"},
+		{"a_path_above", "MANIFESTS=..|FAIL_ON=never", "-", "", "::error::path is missing, or a link in it leads out"},
+		{"expectations_outside", "MANIFESTS=.|FAIL_ON=never|EXPECTATIONS=out/passwd", "", "", "::error::expectations: a file is missing, or a link"},
 		{"an_option_as_path", "MANIFESTS=--help|FAIL_ON=never", "-", "", "::error::path has to be one from the top"},
 		{"an_option_as_file", "MANIFESTS=.|FAIL_ON=never|EXPECTATIONS=-o", "", "", "no name of a file begins with a dash"},
 		{"no_such_fail_on", "MANIFESTS=.|FAIL_ON=sometimes", "-", "", "::error::fail-on is none of"},
@@ -202,6 +208,7 @@ func (r *runner) repository() string {
 	r.t.Helper()
 	script := `set -e
 git init -q -b main . && git config user.name a && git config user.email a@example.com
+mkdir deploy cluster v1:deploy && ln -s /etc out && touch 'a b.yaml' '$(id).yaml'
 echo 1 >a && git add a && git commit -q -m 1
 git update-ref refs/remotes/origin/main HEAD
 git checkout -q -b change && echo 2 >a && git commit -q -a -m 2

@@ -195,8 +195,8 @@ func (s *scene) propose(limit int) (policies []networkingv1.NetworkPolicy) {
 		s.Fatal(err)
 	}
 	var records []flowlog.Record // as a command would read them
-	if err := flowlog.Read(&text, func(r flowlog.Record) error { records = append(records, r); return nil }); err != nil {
-		s.Fatal(err)
+	if skipped, err := flowlog.Read(&text, func(r flowlog.Record) error { records = append(records, r); return nil }); err != nil || skipped.Lines > 0 {
+		s.Fatal(skipped, err)
 	}
 	counts := slices.ContainsFunc(s.counting(), func(r flowlog.Record) bool {
 		return r.From.IsPod() && r.From.Namespace == "shop" || r.To.IsPod() && r.To.Namespace == "shop"

@@ -44,33 +44,20 @@ func (f *File) Load() (skipped int, err error) {
 	}
 	defer in.Close()
 	var records []Record
-	for lines := bufio.NewReaderSize(in, longestLine); ; {
-		line, err := lines.ReadSlice('\n')
-		long := errors.Is(err, bufio.ErrBufferFull)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = lines.ReadSlice('\n')
-		}
-		if r, ok := decode(line); ok && !long {
+	none, err := Read(in, func(r Record) error {
+		if r.Count > 0 && r.Replied <= r.Count { // as a store writes them
 			records = append(records, r)
-		} else if len(line) > 0 {
+		} else {
 			skipped++
 		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return skipped, errors.Wrap(err, "reading recorded connections")
-		}
+		return nil
+	})
+	if skipped += none.Lines; err != nil {
+		return skipped, errors.Wrap(err, "reading recorded connections")
 	}
 	f.store.restore(records)
 	f.saved = f.store.state()
 	return skipped, nil
-}
-
-// decode reads a line, and reports whether it is a record that a store may have written.
-func decode(line []byte) (r Record, ok bool) {
-	r, err := parse(line)
-	return r, err == nil && r.Count > 0 && r.Replied <= r.Count
 }
 
 // LoadHits has the store go on with the hits that were kept, if there are any. After an error, it counts from the start

@@ -110,7 +110,7 @@ func TestForeignLinesAreSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, skipped := load(t, dir, 10)
-	if counts := again.Counts(); counts.Held != 3 || skipped != len(foreign) {
+	if counts := again.Counts(); counts.Held != 3 || skipped != len(foreign)-1 { // the empty one does not count
 		t.Errorf("%+v, %d are skipped", counts, skipped)
 	}
 }
@@ -121,8 +121,8 @@ func TestTheFileIsBounded(t *testing.T) {
 	s, j := flowlog.NewStore("node1", 20), newEvaluator()
 	f := newFile(t, dir, s)
 	many := map[string]string{}
-	for i := range 80 {
-		many[fmt.Sprintf("label%d", i)] = strings.Repeat("x", 50)
+	for i := range 60 {
+		many[fmt.Sprintf("a.label.with.a.long.name.%d", i)] = strings.Repeat("x", 50)
 	}
 	for i := range 20 {
 		a := web1

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -11,36 +12,78 @@ import (
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// longestLine is how many bytes a line may have. A pod's labels are an object's, which etcd limits to 1.5 MiB in all;
-// real ones have a few KiB.
+// longestLine is how many bytes a line may have. Those of a store have much fewer: clean limits names and labels.
 const longestLine = 1 << 20
 
-// Read reads records, one a line, and gives each to a function, whose error ends it. Empty lines are skipped. An error
-// names the line.
-func Read(in io.Reader, each func(Record) error) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, longestLine)
-	number := 1
-	for ; lines.Scan(); number++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
+// Skipped are the lines of a recording that are no records.
+type Skipped struct {
+	Lines int
+	First error // what is wrong with the first of them, which it names; nil if there are none
+}
+
+// String returns a sentence about them.
+func (s Skipped) String() string {
+	return fmt.Sprintf("%s skipped, which are no records of connections, such as %v",
+		spelling.Count(s.Lines, "line"), s.First)
+}
+
+func (s *Skipped) add(err error, number int) {
+	if s.Lines++; s.First == nil {
+		s.First = errors.Wrapf(err, "line %d", number)
+	}
+}
+
+// Read reads records, one a line, and gives each to a function, whose error ends it. Empty lines are passed over, and so
+// are those that are no records: they are counted. An error names the line.
+func Read(in io.Reader, each func(Record) error) (skipped Skipped, err error) {
+	lines := bufio.NewReader(in)
+	var buffer []byte
+	for number := 1; ; number++ {
+		line, long, err := nextLine(lines, buffer[:0])
+		buffer = line
+		switch line = bytes.TrimSpace(line); {
+		case errors.Is(err, io.EOF):
+			return skipped, nil
+		case err != nil:
+			return skipped, errors.Wrapf(err, "line %d", number)
+		case long:
+			skipped.add(errors.Errorf("it has more than %d bytes", longestLine), number)
+			continue
+		case len(line) == 0:
 			continue
 		}
 		r, err := parse(line)
-		if err == nil {
-			err = each(r)
+		if err != nil {
+			skipped.add(err, number)
+			continue
+		}
+		if err := each(r); err != nil {
+			return skipped, errors.Wrapf(err, "line %d", number)
+		}
+	}
+}
+
+// nextLine appends the next line to a buffer, without its end. One that is too long is read to its end, and not kept.
+func nextLine(in *bufio.Reader, line []byte) (_ []byte, long bool, err error) {
+	for some := false; ; some = true {
+		part, more, err := in.ReadLine()
+		if some && errors.Is(err, io.EOF) {
+			return line, long, nil
 		}
 		if err != nil {
-			return errors.Wrapf(err, "line %d", number)
+			return line, long, err
+		}
+		if long = long || len(line)+len(part) > longestLine; !long {
+			line = append(line, part...)
+		}
+		if !more {
+			return line, long, nil
 		}
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return errors.Errorf("line %d has more than %d bytes", number, longestLine)
-	}
-	return errors.Wrapf(lines.Err(), "line %d", number)
 }
 
 // Write writes records, one a line, as Read reads them.

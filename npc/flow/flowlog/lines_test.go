@@ -2,13 +2,14 @@ package flowlog
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/pkg/errors"
 
@@ -29,11 +30,11 @@ func records() []Record {
 	}
 }
 
-var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+var sameAddr = gocmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 func read(in io.Reader) (all []Record, err error) {
-	err = Read(in, func(r Record) error { all = append(all, r); return nil })
-	return all, err
+	skipped, err := Read(in, func(r Record) error { all = append(all, r); return nil })
+	return all, cmp.Or(err, skipped.First)
 }
 
 // TestRecordsAreReadAsWritten shows the round trip through lines of JSON.
@@ -46,13 +47,13 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 		t.Errorf("2 records have %d lines", n)
 	}
 	got, err := read(strings.NewReader("\n" + strings.ReplaceAll(text.String(), "\n", "\r\n\n")))
-	if diff := cmp.Diff(records(), got, sameAddr); diff != "" || err != nil {
+	if diff := gocmp.Diff(records(), got, sameAddr); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
 
-// TestReadingNamesTheLine shows what is refused, and that the error says where.
-func TestReadingNamesTheLine(t *testing.T) {
+// TestSkippedLinesAreNamed shows which lines are no records, that the first is named, and that the others count.
+func TestSkippedLinesAreNamed(t *testing.T) {
 	const good = `{"from":{"address":"192.0.2.1"},"to":{"namespace":"a","workload":"Pod/x","address":"10.0.0.1"},"port":"tcp/80","verdict":"allowed"}`
 	for _, c := range []struct{ name, old, new, want string }{
 		{"half_a_line", `"verdict":"allowed"}`, "", "line 3: it is no record of connections: unexpected end of JSON input"},
@@ -70,15 +71,32 @@ func TestReadingNamesTheLine(t *testing.T) {
 		{"a_bad_port_name", `"port"`, `"port_names":["a\nb"],"port"`, `line 3: port_names: "a\nb": `},
 		{"a_workload_of_two_lines", "Pod/x", `Pod/x\nkind: Secret`, "line 3: to: workload or pod: it has characters that cannot be printed"},
 		{"a_rule_of_two_lines", `"port"`, `"by":{"policy":"a\u2028b"},"port"`, "line 3: by: it has characters that cannot be printed"},
-		{"a_line_without_end", good, strings.Repeat(" ", longestLine+1), "line 3 has more than 1048576 bytes"},
+		{"a_line_without_end", good, strings.Repeat(" ", longestLine+1), "line 3: it has more than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bad := strings.Replace(good, c.old, c.new, 1)
 			got, err := read(strings.NewReader(good + "\n\n" + bad + "\n" + good))
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || len(got) != 1 {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || len(got) != 2 {
 				t.Errorf("%d records, %v, want %s", len(got), err, c.want)
 			}
 		})
+	}
+}
+
+// TestSkippedLinesAreCounted, whatever is wrong with them, with and without an end of the last one.
+func TestSkippedLinesAreCounted(t *testing.T) {
+	var text bytes.Buffer
+	if err := Write(&text, records()...); err != nil {
+		t.Fatal(err)
+	}
+	for _, long := range []int{longestLine, longestLine + 4096, 3 * longestLine} {
+		in := "{}\n" + text.String() + strings.Repeat("x", long+1) + "\r\n" + text.String() + "[\x1b]"
+		got := 0
+		skipped, err := Read(strings.NewReader(in), func(Record) error { got++; return nil })
+		want := "3 lines skipped, which are no records of connections, such as line 1: verdict: it is \"\", neither allowed nor denied"
+		if err != nil || got != 4 || skipped.String() != want {
+			t.Errorf("%d records, %v, %s", got, err, skipped)
+		}
 	}
 }
 
@@ -89,7 +107,7 @@ func TestReadingEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("full")
-	if err := Read(&text, func(Record) error { return full }); !errors.Is(err, full) || err.Error() != "line 1: full" {
+	if _, err := Read(&text, func(Record) error { return full }); !errors.Is(err, full) || err.Error() != "line 1: full" {
 		t.Errorf("%v", err)
 	}
 	broken, w := io.Pipe()
@@ -116,7 +134,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		second, err := read(&out)
-		if diff := cmp.Diff(first, second, sameAddr, cmpopts.EquateEmpty()); diff != "" || err != nil {
+		if diff := gocmp.Diff(first, second, sameAddr, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%v, -first +second:\n%s", err, diff)
 		}
 	})
@@ -127,7 +145,7 @@ func TestLastingLabels(t *testing.T) {
 	got := Lasting(map[string]string{"app": "web", "pod-template-hash": "7d4", "controller-revision-hash": "x",
 		"statefulset.kubernetes.io/pod-name": "x-0",
 		"batch.kubernetes.io/job-name":       "x", "job-name": "x", "helm.sh/chart": "x-1", "topology.kubernetes.io/zone": "a", "version": "2"})
-	if diff := cmp.Diff(map[string]string{"app": "web", "version": "2"}, got); diff != "" {
+	if diff := gocmp.Diff(map[string]string{"app": "web", "version": "2"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

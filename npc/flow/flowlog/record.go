@@ -2,6 +2,8 @@ package flowlog
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -73,6 +75,27 @@ type End struct {
 	Addr netip.Addr `json:"address"`
 	// NodeAddr is set if the address is a node's.
 	NodeAddr bool `json:"node,omitempty"`
+}
+
+const (
+	// maxWorkload is how many bytes of a workload's kind and name are recorded: more than Kubernetes has of its own.
+	maxWorkload = 320
+	// maxLabels is how many labels of a pod are recorded.
+	maxLabels = 64
+)
+
+// clean makes an end one that Read accepts, and bounds it. A pod's owner reference may have any text for kind and name,
+// and a pod may have labels of a megabyte: of one with too many, none are recorded.
+func (e *End) clean() {
+	e.Workload = strings.Map(func(r rune) rune {
+		if r != ' ' && strconv.IsPrint(r) { // a blank separates the columns of tables
+			return r
+		}
+		return '?'
+	}, e.Workload[:min(len(e.Workload), maxWorkload)])
+	if len(e.Labels) > maxLabels {
+		e.Labels = nil
+	}
 }
 
 // IsPod reports whether the end is pods.

@@ -94,6 +94,8 @@ func (s *Store) Add(now time.Time, evaluator Evaluator, v Verdict, opened []Conn
 		if !concerned {
 			continue
 		}
+		j.From.clean()
+		j.To.clean()
 		if j.Verdict != v {
 			j.Verdict, j.By, j.Staged = v, nil, nil
 		}

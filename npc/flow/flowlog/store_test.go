@@ -1,9 +1,11 @@
 package flowlog_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +67,39 @@ func newEvaluator() *model {
 
 func between(src, dst netip.Addr) flowlog.Connection {
 	return flowlog.Connection{Src: src, Dst: dst, Service: http}
+}
+
+// TestS99_WhateverAPodSaysOfItselfIsRecorded, since the API server takes any text for the owner of a pod, and labels of a
+// megabyte. What is recorded is read again, and so is what others' connections are.
+func TestS99_WhateverAPodSaysOfItselfIsRecorded(t *testing.T) {
+	for _, owner := range []string{"Job/a\nb", "\x1b[2J/\u202e", "Job/a\tb  c", "\xff/\xfe", strings.Repeat("K", 1<<20) + "/x", "Job/" + strings.Repeat("ü", 1000)} {
+		j, s := newEvaluator(), flowlog.NewStore("node1", 100)
+		hostile := j.pods[web1]
+		hostile.Workload, hostile.Labels = owner, map[string]string{}
+		for i := range 4000 {
+			hostile.Labels[fmt.Sprintf("%0250d/a", i)] = strings.Repeat("v", 63)
+		}
+		j.pods[web1] = hostile
+		s.Add(noon, j, flowlog.Allowed, []flowlog.Connection{between(web1, db), between(web2, db), between(outside, web1)})
+		recorded, _ := s.Since(0)
+		var text bytes.Buffer
+		if err := flowlog.Write(&text, recorded...); err != nil {
+			t.Fatal(err)
+		}
+		if text.Len() > 6000 {
+			t.Errorf("%.20q: 3 records have %d bytes", owner, text.Len())
+		}
+		read := 0
+		skipped, err := flowlog.Read(&text, func(r flowlog.Record) error {
+			if read++; strings.Contains(r.From.String(), " ") {
+				t.Errorf("%.20q: a cell of a table has a blank: %s", owner, r.From)
+			}
+			return nil
+		})
+		if err != nil || read != 3 || skipped.Lines > 0 {
+			t.Errorf("%.20q: %d records are read, %s, %v", owner, read, skipped, err)
+		}
+	}
 }
 
 // TestS99_RecordsAreByWorkload, by port and by verdict, and by the address of what is no pod.

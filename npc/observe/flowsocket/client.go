@@ -19,19 +19,22 @@ var ErrUnserved = errors.New("no weave-npc serves it that runs with --record-flo
 // Client asks the server of a socket.
 type Client struct{ Path string }
 
-// Read passes on all records, and with goOn those that are added to, until the context or the server ends.
-func (c Client) Read(ctx context.Context, goOn bool, each func(flowlog.Record) error) error {
+// Read passes on all records, and with goOn those that are added to, until the context or the server ends. Lines that
+// are no records are skipped.
+func (c Client) Read(ctx context.Context, goOn bool, each func(flowlog.Record) error,
+) (skipped flowlog.Skipped, err error) {
 	request := byte(all)
 	if goOn {
 		request = follow
 	}
-	return c.ask(ctx, request, func(in io.Reader) error {
-		err := flowlog.Read(in, each)
+	err = c.ask(ctx, request, func(in io.Reader) (err error) {
+		skipped, err = flowlog.Read(in, each)
 		if ctx.Err() != nil {
 			err = nil // the end that was asked for
 		}
 		return errors.Wrap(err, "reading recorded connections")
 	})
+	return skipped, err
 }
 
 // ReadHits returns the hits of rules.

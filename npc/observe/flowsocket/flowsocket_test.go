@@ -68,7 +68,7 @@ func serve(t *testing.T, path string, s *store) (stop func()) {
 
 func read(t *testing.T, path string) (numbers []uint64) {
 	t.Helper()
-	err := flowsocket.Client{Path: path}.Read(t.Context(), false, func(r flowlog.Record) error {
+	_, err := flowsocket.Client{Path: path}.Read(t.Context(), false, func(r flowlog.Record) error {
 		numbers = append(numbers, r.Count)
 		return nil
 	})
@@ -106,10 +106,11 @@ func TestFollowersGetWhatIsAdded(t *testing.T) {
 	stop := serve(t, path, s)
 	got, ended := make(chan uint64, 10), make(chan error, 1)
 	go func() {
-		ended <- flowsocket.Client{Path: path}.Read(t.Context(), true, func(r flowlog.Record) error {
+		_, err := flowsocket.Client{Path: path}.Read(t.Context(), true, func(r flowlog.Record) error {
 			got <- r.Count
 			return nil
 		})
+		ended <- err
 	}()
 	for want := uint64(1); want < 6; want++ {
 		if number := <-got; number != want {
@@ -121,7 +122,7 @@ func TestFollowersGetWhatIsAdded(t *testing.T) {
 	}
 	for range 20 { // those that go make room for others
 		ctx, cancel := context.WithCancel(t.Context())
-		err := flowsocket.Client{Path: path}.Read(ctx, true, func(flowlog.Record) error { cancel(); return nil })
+		_, err := flowsocket.Client{Path: path}.Read(ctx, true, func(flowlog.Record) error { cancel(); return nil })
 		if err != nil {
 			t.Error(err)
 		}
@@ -222,14 +223,14 @@ func TestPathsOfSockets(t *testing.T) {
 // TestReadErrors say what to do, in one line.
 func TestReadErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flows.sock")
-	if err := (flowsocket.Client{Path: path}).Read(t.Context(), false, nil); err == nil || !strings.Contains(err.Error(), "--record-flows") {
+	if _, err := (flowsocket.Client{Path: path}).Read(t.Context(), false, nil); err == nil || !strings.Contains(err.Error(), "--record-flows") {
 		t.Error(err)
 	}
 	s := &store{}
 	s.add(2)
 	serve(t, path, s)
 	failed := fmt.Errorf("full")
-	if err := (flowsocket.Client{Path: path}).Read(t.Context(), false, func(flowlog.Record) error { return failed }); !errors.Is(err, failed) {
+	if _, err := (flowsocket.Client{Path: path}).Read(t.Context(), false, func(flowlog.Record) error { return failed }); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 }

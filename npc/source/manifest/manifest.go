@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 )
 
@@ -64,12 +65,12 @@ type Problem struct {
 	Text string
 }
 
-// Error returns the problem in the form that compilers use: path:line: text.
+// Error returns the problem in the form that compilers use: path:line: text. Whatever a name has in it, it is one line.
 func (p Problem) Error() string {
 	if p.Line == 0 {
-		return p.Path + ": " + p.Text
+		return spelling.Escape(p.Path + ": " + p.Text)
 	}
-	return fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text)
+	return spelling.Escape(fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text))
 }
 
 // IsName reports whether a path has the extension of a manifest.

@@ -205,3 +205,12 @@ func FuzzParseManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestProblemsAreOneLine each, whatever the names of files and the values in them are.
+func TestProblemsAreOneLine(t *testing.T) {
+	for _, p := range []Problem{{Path: "a\nb\x1b[2J", Text: "c\n::error::d"}, {Path: "a\nb\x1b[2J", Line: 7, Text: "c\r"}} {
+		if text := p.Error(); strings.ContainsAny(text, "\n\r\x1b") || !strings.HasPrefix(text, `a\nb\u001b[2J:`) {
+			t.Errorf("%q", text)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
@@ -46,15 +47,44 @@ func Open(path string, stdin io.Reader) (*Manifests, error) {
 		}
 		m.text = text
 	} else if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		if m.text, err = os.ReadFile(path); err != nil {
+		if m.text, err = readFile(path); err != nil {
 			return nil, errors.Wrap(err, "reading manifests")
 		}
-		m.text = append([]byte{}, m.text...) // of an empty file, it is nil
+	} else if err == nil && !info.IsDir() {
+		return nil, errors.Errorf("%s is neither a file nor a directory", spelling.Escape(path))
 	}
 	if len(m.text) > manifest.MaxSize {
-		return nil, errors.Errorf("%s: has more than %d bytes; split it", path, manifest.MaxSize)
+		return nil, errors.Errorf("%s: has more than %d bytes; split it", spelling.Escape(path), manifest.MaxSize)
 	}
 	return m, nil
+}
+
+// readFile reads a file, or one byte more of it than a manifest may have. The text is never nil.
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, manifest.MaxSize+1))
+}
+
+// Files returns the texts of a path that Open takes which contain a word, and sentences about what is not read.
+func Files(path string, stdin io.Reader, word string) (files []File, skipped []string, err error) {
+	m, err := Open(path, stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := m.parse(func(path string, text []byte) manifest.File {
+		if bytes.Contains(text, []byte(word)) {
+			files = append(files, File{path, text})
+		}
+		return manifest.File{}
+	})
+	if err == nil {
+		err = joined(result.Problems)
+	}
+	return files, result.Skipped, err
 }
 
 // Objects returns the objects, without workloads, as weave-npc enforces them. The error joins the problems of all
@@ -98,6 +128,7 @@ func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Ob
 		Nodes:           as[*corev1.Node](s.Objects(manifest.KindNode)),
 
 		Positions: positions,
+		Notes:     result.Skipped,
 	}, templates, joined(problems)
 }
 
@@ -110,7 +141,7 @@ func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (d
 		if err != nil {
 			return directory.Result{}, err
 		}
-		return d.Read(parse), nil
+		return d.Read(parse)
 	}
 	f := parse(m.path, bytes.Clone(m.text)) // which it changes
 	if len(f.Problems) > 0 {

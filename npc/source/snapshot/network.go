@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -84,40 +82,11 @@ func pointers[T any](items []T) []*T {
 
 // Network reads the Services, EndpointSlices and Nodes. It skips files that Objects refuses.
 func (m *Manifests) Network() (n Network, err error) {
-	if m.text != nil {
-		n.readFile(m.path, m.text)
-		return n, nil
-	}
-	err = n.readDirectory(m.path, 0)
+	_, err = m.parse(func(path string, text []byte) manifest.File {
+		n.readFile(path, text)
+		return manifest.File{}
+	})
 	return n, err
-}
-
-// maxDepth limits the depth of directories, because a link may point back to one of them.
-const maxDepth = 32
-
-func (n *Network) readDirectory(dir string, depth int) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return errors.Wrap(err, "reading manifests")
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		info, err := os.Stat(path)
-		switch {
-		case err != nil || strings.HasPrefix(e.Name(), "."):
-		case info.IsDir() && depth < maxDepth:
-			if err := n.readDirectory(path, depth+1); err != nil {
-				return err
-			}
-		case info.Mode().IsRegular() && info.Size() <= manifest.MaxSize && manifest.IsName(path):
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return errors.Wrap(err, "reading manifests")
-			}
-			n.readFile(path, data)
-		}
-	}
-	return nil
 }
 
 // readFile reads the Services, EndpointSlices and Nodes of a file. Manifests.Objects reads the others.

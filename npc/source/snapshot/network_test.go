@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +33,7 @@ func TestListNetwork(t *testing.T) {
 // TestLoadNetwork reads single objects and lists, in directories and behind links, and passes over the rest.
 func TestLoadNetwork(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "elsewhere.yaml")
+	sourcetest.WriteFile(t, filepath.Join(dir, "h.txt"), "apiVersion: v1\nkind: Service\nmetadata: {name: h}\n")
 	service := func(name string) string { return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\n" }
 	sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), "# none\n---\n"+service("a")+"---\napiVersion: v1\nkind: Pod\nmetadata: {name: Service}\n")
 	sourcetest.WriteFile(t, filepath.Join(dir, "deep/b.yml"), "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(service("b"), "\n", "\n  ")+"\n")
@@ -44,12 +44,11 @@ func TestLoadNetwork(t *testing.T) {
 	sourcetest.WriteFile(t, filepath.Join(dir, "g.yaml"), "apiVersion: v1\nkind: Service\nspec: {ports: none}\n")
 	sourcetest.WriteFile(t, filepath.Join(dir, "i.yaml"), "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"+
 		"metadata: {name: a-1, labels: {kubernetes.io/service-name: a}}\naddressType: IPv4\n")
-	sourcetest.WriteFile(t, elsewhere, service("h"))
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "h.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(dir, filepath.Join(dir, "deep", "again")); err != nil {
-		t.Fatal(err)
+	sourcetest.WriteFile(t, elsewhere, service("j"))
+	for link, target := range map[string]string{"h.yaml": "h.txt", "j.yaml": elsewhere, "deep/again": ".."} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	n, err := (&Manifests{path: dir}).Network()
 	if err != nil {
@@ -78,7 +77,7 @@ func TestLoadNetwork(t *testing.T) {
 // TestLoadNetworkOfNothing shows that a directory that cannot be read is an error, and not an empty network.
 func TestLoadNetworkOfNothing(t *testing.T) {
 	_, err := (&Manifests{path: filepath.Join(t.TempDir(), "absent")}).Network()
-	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading manifests: ") {
+	if err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ type Objects struct {
 	Positions *Positions
 	// Unreadable is what else could not be read.
 	Unreadable npc.Unreadable
-	// Notes are sentences for the user about pods that are not in the manifests.
+	// Notes are sentences for the user about pods that are not in the manifests, and about what of these is not read.
 	Notes []string
 }
 

@@ -10,7 +10,12 @@ import (
 // may be a part of; its root is the daemon.
 func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return setFromEnvironment(cmd, tree()) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if isAnswer(cmd) {
+			guard(cmd)
+		}
+		return setFromEnvironment(cmd, tree())
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return errors.Errorf("%s; see %s --help", flagMistake(cmd, err), cmd.CommandPath())
 	})

@@ -6,6 +6,7 @@
 //	Format        the flag --output, and the formats that a command has
 //	Answers       marks commands that answer a question; Status returns the exit status after an error
 //	Version       the version of the binary, and the command that prints it
+//	Raw           the output without the escapes that commands which answer have
 //	SaveMemory    for commands that run once
 //
 // It must not know any particular flag or command, except those that cobra adds and version: what depends on a flag is

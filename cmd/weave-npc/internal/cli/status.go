@@ -33,12 +33,20 @@ func Status(ran *cobra.Command, err error) int {
 	if errors.Is(err, ErrNo) {
 		return statusNo
 	}
-	for cmd := ran; cmd != nil; cmd = cmd.Parent() {
-		if cmd.Annotations[answers] != "" {
-			return statusUnknown
-		}
+	if isAnswer(ran) {
+		return statusUnknown
 	}
 	return statusFailed
+}
+
+// isAnswer reports whether a command is one that Answers marked.
+func isAnswer(cmd *cobra.Command) bool {
+	for ; cmd != nil; cmd = cmd.Parent() {
+		if cmd.Annotations[answers] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // ExitStatus returns what a manual says about the exit status of a command, a sentence.

@@ -88,7 +88,7 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		}
 	}
 	if page {
-		omitted, err := matrix.WritePage(stdout, v, matrix.PageOptions{Options: asks, AllPorts: o.port == ""})
+		omitted, err := matrix.WritePage(cli.Raw(stdout), v, matrix.PageOptions{Options: asks, AllPorts: o.port == ""})
 		noteOmitted(stderr, omitted)
 		return err
 	}

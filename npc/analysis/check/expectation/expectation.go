@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -44,7 +45,9 @@ type Problem struct {
 }
 
 // Error returns the problem in the form that compilers use: path:line: text.
-func (p Problem) Error() string { return fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text) }
+func (p Problem) Error() string {
+	return spelling.Escape(fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text))
+}
 
 // Verb is what an expectation says of sources and destinations.
 type Verb uint8

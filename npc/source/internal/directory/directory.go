@@ -15,6 +15,7 @@
 package directory
 
 import (
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
@@ -33,6 +35,7 @@ import (
 // content stays in force, whole. A Directory is used by one goroutine.
 type Directory struct {
 	path     string
+	limits   limits
 	log      *slog.Logger
 	files    map[string]*file // by path
 	unsynced unsynced
@@ -51,6 +54,8 @@ type Result struct {
 	Complete bool
 	// Waiting reports whether files that were just being written have been left for the next time.
 	Waiting bool
+	// Skipped are sentences about what a directory that is read once has, and what is not read.
+	Skipped []string
 	// Again is when to read the directory again, because of files that were just being written; 0 if there are none.
 	Again time.Duration
 }
@@ -66,23 +71,38 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	case !info.IsDir():
 		return nil, errors.Errorf("manifests directory %s is no directory; name the one that holds the files", path)
 	}
-	if _, err := os.ReadDir(path); err != nil {
+	if _, err := (tree{}).list(path, 0); err != nil {
 		return nil, errors.Wrap(err, "manifests directory cannot be read")
 	}
-	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{},
+	return &Directory{path: filepath.Clean(path), limits: defaultLimits(), log: log, files: map[string]*file{},
 		unsynced: newUnsynced(), reporter: reporter{log: log}}, nil
 }
 
 // Read reads the files as they are now, also those that are just being written. Each is parsed by parse, such as
-// manifest.Parse.
-func (d *Directory) Read(parse func(path string, data []byte) manifest.File) Result {
-	return d.read(&scan{parse: parse})
+// manifest.Parse. Another user may have put anything there: links that lead out of the directory are not followed.
+func (d *Directory) Read(parse func(path string, data []byte) manifest.File) (Result, error) {
+	root, err := os.OpenRoot(d.path)
+	if err != nil {
+		return Result{}, errors.Wrap(err, "reading manifests")
+	}
+	defer func() { _ = root.Close() }()
+	s := &scan{parse: parse, tree: tree{root: root}}
+	result := d.read(s)
+	if s.hidden.count > 0 {
+		result.Skipped = append(result.Skipped, fmt.Sprintf("hidden names below %s are not read: %s", spelling.Escape(d.path), &s.hidden))
+	}
+	if s.links.count > 0 {
+		result.Skipped = append(result.Skipped, fmt.Sprintf("links below %s are not read that lead out of it or nowhere: %s",
+			spelling.Escape(d.path), &s.links))
+	}
+	return result, nil
 }
 
 // read reads what has changed since the last time.
 func (d *Directory) read(s *scan) Result {
 	s.files, s.first = d.files, !d.unsynced.complete
-	s.run(d.path)
+	s.path, s.limits = d.path, d.limits
+	s.run()
 	problems := s.problems
 	for path := range s.seen {
 		if f := d.files[path]; f != nil {

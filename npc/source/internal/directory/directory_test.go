@@ -322,6 +322,15 @@ func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
 
 // TestADirectoryThatVanishesWhileItIsReadStaysInForce: what was listed and cannot be found is not removed if all of the
 // directory is gone.
+func readOnce(t *testing.T, d *Directory) Result {
+	t.Helper()
+	r, err := d.Read(manifest.Parse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func TestADirectoryThatVanishesWhileItIsReadStaysInForce(t *testing.T) {
 	for _, c := range []struct{ name, file, at string }{
 		{"before a directory below it is read", "a/a.yaml", "a"},
@@ -334,7 +343,7 @@ func TestADirectoryThatVanishesWhileItIsReadStaysInForce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			expectNames(t, d.Read(manifest.Parse), "Pod shop/web")
+			expectNames(t, readOnce(t, d), "Pod shop/web")
 			gone := d.read(&scan{parse: manifest.Parse, watch: func(next string) {
 				if next == filepath.Join(dir, c.at) {
 					sourcetest.Rename(t, dir, dir+".away")
@@ -363,7 +372,7 @@ func TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectNames(t, d.Read(manifest.Parse), "Pod shop/web")
+	expectNames(t, readOnce(t, d), "Pod shop/web")
 	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +387,7 @@ func TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce(t *testing.T) {
 	if len(restless.Problems) != 1 || !strings.Contains(restless.Problems[0].Text, "vanish all the time") {
 		t.Errorf("the problems are %v", restless.Problems)
 	}
-	expectNames(t, d.Read(manifest.Parse), "")
+	expectNames(t, readOnce(t, d), "")
 }
 
 func TestManyProblemsOfAFileAreCut(t *testing.T) {
@@ -398,14 +407,14 @@ func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Read(manifest.Parse)
+	readOnce(t, d)
 	sourcetest.WriteFile(t, path, sourcetest.Pod("two", ""))
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.files[path].stamp = stampOf(info)
-	if got := namesOf(d.Read(manifest.Parse)); got != "Pod shop/one" {
+	if got := namesOf(readOnce(t, d)); got != "Pod shop/one" {
 		t.Errorf("%s: a file was read although there was no event", got)
 	}
 	f := d.Follow()

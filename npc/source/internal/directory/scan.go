@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pkg/errors"
@@ -20,15 +19,21 @@ import (
 // scan is one walk through the directory.
 type scan struct {
 	timeout
+	tree
+	limits
 	files map[string]*file // by path; the scan changes those that have changed
 	parse func(path string, data []byte) manifest.File
 	watch func(dir string)       // is called before a directory is read; nil if there is no watch
 	force func(path string) bool // reports whether to read a file although its stamp is the same; nil if none is
 
-	root       string
-	torn       bool            // something was deleted after it was listed
-	seen       map[string]bool // manifests that exist
-	visited    []visited
+	torn       bool              // something was deleted after it was listed
+	seen       map[string]bool   // manifests that exist
+	visited    map[fileID]string // directories by their identity, where the system has one
+	others     []visited         // directories elsewhere
+	full       bool              // one of the limits is exceeded
+	read       limits            // what has been read
+	hidden     skipped
+	links      skipped  // that cannot be followed
 	readable   []string // directories
 	unreadable []string // directories
 	problems   []manifest.Problem
@@ -44,18 +49,62 @@ type visited struct {
 const maxWalks = 5
 
 // run walks through the directory until nothing is deleted meanwhile: what does may have been removed, or the whole
-// directory with it, whose files stay in force. They also do if no walk is calm.
-func (s *scan) run(root string) {
-	s.root = root
+// directory with it, whose files stay in force. They also do if no walk is calm, or if there is too much to read.
+func (s *scan) run() {
 	for range maxWalks {
-		s.torn, s.seen, s.visited, s.readable, s.unreadable, s.problems = false, map[string]bool{}, nil, nil, nil, nil
-		s.readDirectory(root)
-		if !s.torn {
+		s.torn, s.seen, s.readable, s.unreadable, s.problems = false, map[string]bool{}, nil, nil, nil
+		s.visited, s.others, s.full, s.read = map[fileID]string{}, nil, false, limits{}
+		s.hidden, s.links = skipped{}, skipped{}
+		s.readDirectory(s.path)
+		if s.full {
+			s.unreadable = append(s.unreadable, s.path)
+		}
+		if s.full || !s.torn {
 			return
 		}
 	}
-	s.refuse(root, errors.New("files vanish all the time while it is read"))
-	s.unreadable = append(s.unreadable, root)
+	s.refuse(s.path, errors.New("files vanish all the time while it is read"))
+	s.unreadable = append(s.unreadable, s.path)
+}
+
+// exceeds ends the scan if it has read more than a limit allows.
+func (s *scan) exceeds() bool {
+	if s.full {
+		return true
+	}
+	for _, l := range []struct {
+		read, most int64
+		what       string
+	}{
+		{int64(s.read.names), int64(s.names), "files and directories"},
+		{int64(s.read.manifests), int64(s.manifests), "manifests"},
+		{s.read.bytes, s.bytes, "bytes of manifests"},
+	} {
+		if l.read > l.most {
+			s.refuse(s.path, errors.Errorf("has more than %d %s; name a part of it", l.most, l.what))
+			s.full = true
+			return true
+		}
+	}
+	return false
+}
+
+// sameAs returns the path under which a directory has been read before; empty if it has not. It may have several
+// because of links.
+func (s *scan) sameAs(dir string, info fs.FileInfo) string {
+	if id, _ := identify(info); id != (fileID{}) {
+		first := s.visited[id]
+		if first == "" {
+			s.visited[id] = dir
+		}
+		return first
+	}
+	same := func(v visited) bool { return os.SameFile(v.info, info) }
+	if i := slices.IndexFunc(s.others, same); i >= 0 {
+		return s.others[i].path
+	}
+	s.others = append(s.others, visited{dir, info})
+	return ""
 }
 
 // isUnknown reports whether path may still exist, in a directory that cannot be read.
@@ -75,22 +124,19 @@ func (s *scan) refuse(path string, err error) {
 }
 
 func (s *scan) readDirectory(dir string) {
-	info, err := os.Stat(dir)
+	info, err := s.stat(dir)
 	if err == nil {
-		// Not by the ID of a stamp, which only Linux reports.
-		same := func(v visited) bool { return os.SameFile(v.info, info) }
-		if i := slices.IndexFunc(s.visited, same); i >= 0 {
-			s.refuse(dir, errors.Errorf("is the same directory as %s, which is read", s.visited[i].path))
+		if first := s.sameAs(dir, info); first != "" {
+			s.refuse(dir, errors.Errorf("is the same directory as %s, which is read", first))
 			return
 		}
-		s.visited = append(s.visited, visited{dir, info})
 		if s.watch != nil {
 			s.watch(dir)
 		}
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := s.list(dir, s.names-s.read.names)
 	if err != nil {
-		if dir != s.root && errors.Is(err, fs.ErrNotExist) {
+		if dir != s.path && errors.Is(err, fs.ErrNotExist) {
 			s.torn = true
 			return
 		}
@@ -99,26 +145,47 @@ func (s *scan) readDirectory(dir string) {
 		return
 	}
 	s.readable = append(s.readable, dir)
+	if s.read.names += len(entries); s.exceeds() {
+		return
+	}
 	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
 		if !strings.HasPrefix(entry.Name(), ".") {
-			s.readEntry(filepath.Join(dir, entry.Name()), entry)
+			s.readEntry(path, entry)
+		} else if entry.Name() != ".git" && (!entry.Type().IsRegular() || manifest.IsName(path)) {
+			s.hidden.add(s.name(path))
 		}
 	}
 }
 
 func (s *scan) readEntry(path string, entry fs.DirEntry) {
-	info, err := os.Stat(path)
+	if s.full {
+		return
+	}
+	info, err := s.stat(path)
+	isLink := entry.Type()&fs.ModeSymlink != 0
 	switch {
 	case err == nil && info.IsDir():
-		s.readDirectory(path)
+		if s.read.depth++; s.read.depth > s.depth {
+			s.refuse(path, errors.Errorf("is below more than %d directories", s.depth))
+		} else {
+			s.readDirectory(path)
+		}
+		s.read.depth--
 	case !manifest.IsName(path):
+		if err != nil && isLink {
+			s.links.add(s.name(path))
+		}
 	case err == nil && info.Mode().IsRegular():
 		s.readFile(path)
 	case err == nil:
 		s.seen[path] = true
 		s.refuse(path, errors.New("is no regular file"))
-	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
+	case errors.Is(err, fs.ErrNotExist) && !isLink:
 		s.torn = true
+	case isLink && s.root != nil:
+		s.seen[path] = true
+		s.refuse(path, errors.Errorf("is a link that cannot be followed within %s", s.path))
 	default:
 		s.seen[path] = true
 		s.refuse(path, err)
@@ -129,7 +196,7 @@ func (s *scan) readEntry(path string, entry fs.DirEntry) {
 func (s *scan) readFile(path string) {
 	s.seen[path] = true
 	before := s.files[path]
-	handle, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	handle, err := s.open(path)
 	if err != nil {
 		s.torn = s.torn || errors.Is(err, fs.ErrNotExist)
 		s.refuse(path, err)
@@ -141,7 +208,15 @@ func (s *scan) readFile(path string) {
 		s.refuse(path, err)
 		return
 	}
+	if !info.Mode().IsRegular() { // since just now
+		s.refuse(path, errors.New("is no regular file"))
+		return
+	}
 	now := stampOf(info)
+	s.read.manifests++
+	if s.read.bytes += min(now.size, manifest.MaxSize); s.exceeds() {
+		return
+	}
 	fresh := s.mayGrow(now, before)
 	if before != nil {
 		before.fresh = fresh

@@ -77,10 +77,10 @@ func (t *tally) cases(v *npccluster.View, f expectation.File, stderr io.Writer) 
 	}
 	if possible && len(f.PodCIDRs) == 0 {
 		note(stderr, "pods that could be there are taken to have addresses in %s; podCIDRs of %s can say where",
-			list(spelling.Texts(p.PodCIDRs())), f.Path)
+			spelling.Some(spelling.Texts(p.PodCIDRs())), f.Path)
 	}
 	if unasked := p.Unasked(); len(unasked) > 0 {
-		note(stderr, "expectations do not count for pods that own none of their addresses: %s", list(unasked))
+		note(stderr, "expectations do not count for pods that own none of their addresses: %s", spelling.Some(unasked))
 	}
 	return out, nil
 }

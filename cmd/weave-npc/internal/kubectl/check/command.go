@@ -27,8 +27,12 @@ const (
 	onlyLint         = "lint"
 )
 
-// formatYAML is the format that has the manifests of counterexamples alone.
-const formatYAML = "yaml"
+const (
+	// formatYAML is the format that has the manifests of counterexamples alone.
+	formatYAML = "yaml"
+	// formatGitHub is that whose lines are commands.
+	formatGitHub = "github"
+)
 
 // options are the values of the flags.
 type options struct {
@@ -84,7 +88,7 @@ func (o *options) run(ctx context.Context, args []string, out, stderr io.Writer)
 		return err
 	}
 	cli.SaveMemory()
-	files, err := o.read(args)
+	files, err := o.read(args, stderr)
 	if err != nil {
 		return err
 	}
@@ -124,7 +128,7 @@ func (o *options) check() (findings.Level, error) {
 }
 
 // read takes the manifests from the arguments, and returns the expectations.
-func (o *options) read(args []string) (files []expectation.File, err error) {
+func (o *options) read(args []string, stderr io.Writer) (files []expectation.File, err error) {
 	switch {
 	case len(args) > 0 && args[0] == readCluster:
 		if o.Manifests != "" {
@@ -141,18 +145,21 @@ func (o *options) read(args []string) (files []expectation.File, err error) {
 		return nil, errors.New("only one of MANIFESTS and EXPECTATIONS can be standard input")
 	}
 	for _, path := range args {
-		found, err := readExpectations(path, o.Stdin)
+		found, skipped, err := readExpectations(path, o.Stdin)
 		if err != nil {
 			return nil, err
 		}
+		for _, s := range skipped {
+			note(stderr, "%s", s)
+		}
 		if len(found) == 0 {
-			return nil, errors.Errorf("%s: there is no document with apiVersion %s and kind %s", path,
+			return nil, errors.Errorf("%s: there is no document with apiVersion %s and kind %s", spelling.Escape(path),
 				expectation.APIVersion, expectation.Kind)
 		}
 		files = append(files, found...)
 	}
 	if len(args) == 0 && o.Manifests != "" && o.Manifests != snapshot.StandardInput {
-		if files, err = readExpectations(o.Manifests, nil); err != nil {
+		if files, _, err = readExpectations(o.Manifests, nil); err != nil { // the manifests say what is skipped
 			return nil, err
 		}
 	}
@@ -187,6 +194,9 @@ func (o *options) find(all snapshot.Objects, files []expectation.File, stderr io
 }
 
 func (o *options) write(r *findings.Report, level findings.Level, out io.Writer) error {
+	if o.output.Name == formatGitHub {
+		out = cli.Raw(out)
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return errors.Wrap(err, "finding the working directory")
@@ -197,13 +207,4 @@ func (o *options) write(r *findings.Report, level findings.Level, out io.Writer)
 // note writes a sentence to the user.
 func note(stderr io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(stderr, "weave-npc: "+format+"\n", args...)
-}
-
-// list joins texts as a sentence does, a few of them.
-func list(texts []string) string {
-	const most = 5
-	if len(texts) > most {
-		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("%d more", len(texts)-most))
-	}
-	return spelling.List(texts)
 }

@@ -37,9 +37,9 @@ func New() *cobra.Command {
 		Long: "Lists which connections open and close between two states of a cluster, on which ports,\n" +
 			"with the policy and rule that decide before and after.\n\n" +
 			"BEFORE and AFTER are a directory or a file of manifests, whose workloads are pods; - for\n" +
-			"standard input; a revision of git and a directory in it, such as main:prod; or cluster, for an\n" +
-			"API server. If only BEFORE is cluster, it is compared with its state once AFTER is applied to\n" +
-			"it.\n\n" +
+			"standard input; a revision of git and a path in it, such as git:main:prod, or main:prod if no\n" +
+			"file has that name; or cluster, for an API server. If only BEFORE is cluster, it is compared with\n" +
+			"its state once AFTER is applied to it.\n\n" +
 			"The exit status is 0 if nothing differs that --fail-on asks for, 1 if something does, and 2\n" +
 			"after an error.",
 		Args: cobra.ExactArgs(2),
@@ -103,7 +103,7 @@ func (o *options) run(ctx context.Context, before, after string, out io.Writer) 
 	var records []flowlog.Record
 	if o.flows.Given() {
 		var err error
-		if records, err = o.flows.Read(o.stdin); err != nil {
+		if records, err = o.flows.Read(o.stdin, o.stderr); err != nil {
 			return err
 		}
 		o.stdin = o.flows.Rest(o.stdin)

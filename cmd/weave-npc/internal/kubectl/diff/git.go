@@ -8,12 +8,15 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
@@ -27,9 +30,16 @@ const (
 // git reads files of revisions. It changes nothing, and checks nothing out.
 type git struct{ stderr io.Writer }
 
-// splitRevision splits REVISION:DIRECTORY; ok is false for what cannot be that. No part can be taken for an option.
+// gitPrefix begins the names of sources that are revisions, whatever there is on disk.
+const gitPrefix = "git:"
+
+// splitRevision splits git:REVISION:PATH, or REVISION:PATH; ok is false for what cannot be that. No part can be taken
+// for an option. What begins as a path does is none: no revision has a name that begins so.
 func splitRevision(text string) (revision, dir string, ok bool) {
-	revision, dir, ok = strings.Cut(text, ":")
+	if filepath.VolumeName(text) != "" || strings.HasPrefix(text, "/") || strings.HasPrefix(text, ".") {
+		return "", "", false
+	}
+	revision, dir, ok = strings.Cut(strings.TrimPrefix(text, gitPrefix), ":")
 	strange := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	if !ok || revision == "" || strings.HasPrefix(revision, "-") || strings.ContainsFunc(revision, strange) ||
 		strings.ContainsFunc(dir, unicode.IsControl) {
@@ -110,32 +120,58 @@ func (g *git) files(ctx context.Context, revision, dir string) (files []snapshot
 // entry is a file of a tree.
 type entry struct{ id, path string }
 
-// list returns the manifests of a tree, by the rules of directories on disk: no hidden ones. Links and other
+// list returns the manifests of a tree, by the rules of directories on disk: no hidden ones. These, links and other
 // repositories are noted.
 func (g *git) list(ctx context.Context, revision, dir, tree string) (entries []entry, err error) {
 	listing, err := g.run(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", tree)
 	if err != nil {
 		return nil, err
 	}
+	var hidden []string
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(listing), "\x00"), "\x00") {
 		head, name, _ := strings.Cut(line, "\t")
 		fields := strings.Fields(head)
-		if len(fields) != 3 || strings.HasPrefix(name, ".") || strings.Contains(name, "/.") {
+		if len(fields) != 3 {
+			continue
+		}
+		if first := hiddenIn(name); first != "" {
+			if first != name || manifest.IsName(name) {
+				hidden = append(hidden, spelling.Escape(path.Join(dir, first)))
+			}
 			continue
 		}
 		mode, kind := fields[0], fields[1]
 		switch {
 		case kind == "commit", mode == "120000":
 			_, _ = fmt.Fprintf(g.stderr, "weave-npc: %s:%s is a link or another repository, which is not read\n",
-				revision, plain(path.Join(dir, name)))
+				revision, spelling.Escape(path.Join(dir, name)))
 		case manifest.IsName(name):
 			entries = append(entries, entry{fields[2], path.Join(dir, name)})
 		}
+	}
+	if hidden = slices.Compact(hidden); len(hidden) > 0 { // the listing is in the order of the names
+		_, _ = fmt.Fprintf(g.stderr, "weave-npc: hidden names of %s are not read: %s\n", spelling.Escape(revision),
+			spelling.Some(hidden))
 	}
 	if len(entries) > maxFiles {
 		return nil, errors.Errorf("has %d manifests; the limit is %d", len(entries), maxFiles)
 	}
 	return entries, nil
+}
+
+// hiddenIn returns a path to the end of its first hidden name; it is empty if there is none.
+func hiddenIn(name string) string {
+	at := 0
+	if !strings.HasPrefix(name, ".") {
+		if at = strings.Index(name, "/."); at < 0 {
+			return ""
+		}
+		at++
+	}
+	if end := strings.IndexByte(name[at:], '/'); end >= 0 {
+		return name[:at+end]
+	}
+	return name
 }
 
 // read reads the contents of entries.

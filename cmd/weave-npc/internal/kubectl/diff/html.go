@@ -9,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/diff"
 )
 
@@ -19,7 +20,7 @@ var style string
 func (r *report) writeHTML(out io.Writer) error {
 	b := bufio.NewWriter(out)
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(b, format, args...) }
-	title := html.EscapeString(plain(fmt.Sprintf("diff %s %s", r.before, r.after)))
+	title := html.EscapeString(spelling.Escape(fmt.Sprintf("diff %s %s", r.before, r.after)))
 	put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"+
 		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"+
 		"<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>%s</h1>\n<p>%s</p>\n",
@@ -44,7 +45,7 @@ func (r *report) writeHTML(out io.Writer) error {
 
 // htmlRow returns a group as a row with folded reasons.
 func htmlRow(p part, g *diff.Group) string {
-	text := func(s string) string { return html.EscapeString(plain(s)) }
+	text := func(s string) string { return html.EscapeString(spelling.Escape(s)) }
 	row := fmt.Sprintf("<tr><td class=\"sign\">%s</td><td>%s</td><td>%s</td>"+
 		"<td><code>%s</code><details><summary>what decides</summary><ul>",
 		map[string]string{onOpens: "+ opens", onCloses: "&minus; closes"}[p.name],

@@ -74,7 +74,7 @@ func code(text string) string {
 // escaped returns a text with all Markdown syntax escaped.
 func escaped(text string) string {
 	var b strings.Builder
-	for _, r := range html.EscapeString(plain(text)) {
+	for _, r := range html.EscapeString(spelling.Escape(text)) {
 		if strings.ContainsRune("|`*_[]()~#@!\\{}", r) {
 			fmt.Fprintf(&b, "&#%d;", r)
 			continue

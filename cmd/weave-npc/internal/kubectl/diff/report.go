@@ -3,7 +3,6 @@ package diff
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -42,19 +41,6 @@ func (r *report) parts() []part {
 func writeAll(out io.Writer, text string) error {
 	_, err := io.WriteString(out, text)
 	return errors.Wrap(err, "writing")
-}
-
-// plain returns a text as one line that any terminal prints as it is.
-func plain(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if strconv.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-	}
-	return b.String()
 }
 
 // pairs returns how many pairs there are in words.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
@@ -95,23 +97,28 @@ func (o *once) Write(note []byte) (int, error) {
 
 // source reads a source by name.
 func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared, err error) {
-	switch {
+	revision, path, isRevision := splitRevision(name)
+	switch explicit := strings.HasPrefix(name, gitPrefix); {
 	case name == fromCluster:
 		return s.cluster(ctx)
-	case name == snapshot.StandardInput || exists(name):
+	case explicit && !isRevision:
+		return d, errors.Errorf("%q is not %sREVISION:PATH; a file or directory of this name is ./%s", name, gitPrefix, name)
+	case isRevision && !explicit && exists(name):
+		return d, errors.Errorf("%q is both a file or directory and what may be a revision of git and a path in it: "+
+			"give ./%s for the former, or %s%s for the latter", name, name, gitPrefix, name)
+	case name == snapshot.StandardInput || !isRevision && exists(name):
 		d, err = s.manifests(name)
+	case !isRevision:
+		return d, errors.Errorf("%q is no file or directory, no git:REVISION:PATH, and not cluster", name)
 	default:
-		revision, path, ok := splitRevision(name)
-		if !ok {
-			return d, errors.Errorf("%q is no file or directory, no REVISION:DIRECTORY of git, and not cluster", name)
-		}
 		g := &git{stderr: s.stderr}
 		files, there, err := g.files(ctx, revision, path)
 		if err != nil {
 			return d, errors.Wrap(err, name)
 		}
 		if !there {
-			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: that state is empty\n", path, revision)
+			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: that state is empty\n",
+				spelling.Escape(path), spelling.Escape(revision))
 			return snapshot.Declare(snapshot.Objects{}), nil
 		}
 		if d, err = snapshot.OfFiles(files).Declared(); err != nil {

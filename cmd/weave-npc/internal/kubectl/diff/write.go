@@ -33,7 +33,7 @@ func (r *report) write(out io.Writer, format string) error {
 	case outputMarkdown:
 		return writeAll(out, r.markdown())
 	case outputHTML:
-		return r.writeHTML(out)
+		return r.writeHTML(cli.Raw(out))
 	case outputJUnit, outputSARIF:
 		return r.findings().Write(out, findings.Options{Format: format, FailOn: findings.Error})
 	}
@@ -48,10 +48,10 @@ func (r *report) text() string {
 			if i == 0 {
 				fmt.Fprintf(&b, "%s:\n", p.name)
 			}
-			fmt.Fprintf(&b, "%s %s -> %s: %s (%s)\n", p.sign, plain(g.From.Text), plain(g.To.Text),
-				plain(g.Ports.String()), pairs(g.Pods, g.Outside))
+			fmt.Fprintf(&b, "%s %s -> %s: %s (%s)\n", p.sign, spelling.Escape(g.From.Text), spelling.Escape(g.To.Text),
+				spelling.Escape(g.Ports.String()), pairs(g.Pods, g.Outside))
 			for _, line := range reasons(&g) {
-				fmt.Fprintf(&b, "    %s\n", plain(line))
+				fmt.Fprintf(&b, "    %s\n", spelling.Escape(line))
 			}
 		}
 		if more := p.Len() - r.limit; r.limit > 0 && more > 0 {

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -40,7 +42,7 @@ func OfCluster() *cobra.Command {
 			"--follow, each node's records are printed as they come.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), k)
+			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), spelling.NewWriter(cmd.ErrOrStderr()), k)
 		},
 	}
 	f := cmd.Flags()
@@ -68,8 +70,9 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 		}
 		return failed
 	}
-	var mu sync.Mutex // guards found, p
+	var mu sync.Mutex // guards found, p, all
 	var found []flowlog.Record
+	var all flowlog.Skipped
 	take := func(r flowlog.Record) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -79,8 +82,14 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 		found = append(found, r)
 		return nil
 	}
-	failed, err := k.askAll(ctx, stderr, o.follow, o.arguments(),
-		func(in io.Reader) error { return flowlog.Read(in, take) })
+	failed, err := k.askAll(ctx, stderr, o.follow, o.arguments(), func(in io.Reader) error {
+		skipped, err := flowlog.Read(in, take)
+		mu.Lock()
+		defer mu.Unlock()
+		all.Lines, all.First = all.Lines+skipped.Lines, cmp.Or(all.First, skipped.First)
+		return err
+	})
+	noteSkipped(stderr, all)
 	if err != nil {
 		return err
 	}

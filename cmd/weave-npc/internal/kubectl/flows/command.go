@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -69,7 +71,7 @@ func (o *options) prepare() (*filter, error) {
 // Node is the weave-npc of this node.
 type Node interface {
 	// Read passes on all records, and with goOn those that are added to, until the context ends.
-	Read(ctx context.Context, goOn bool, each func(flowlog.Record) error) error
+	Read(ctx context.Context, goOn bool, each func(flowlog.Record) error) (flowlog.Skipped, error)
 	// ReadHits returns the hits of rules.
 	ReadHits(ctx context.Context) (flowlog.Hits, error)
 }
@@ -84,7 +86,7 @@ func OfNode(node Node) *cobra.Command {
 			"connections from a workload to another one and one port, with the verdict of this node.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.runNode(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), node)
+			return o.runNode(cmd, node)
 		},
 	}
 	o.register(cmd.Flags())
@@ -93,12 +95,12 @@ func OfNode(node Node) *cobra.Command {
 	return cmd
 }
 
-func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, node Node) error {
+func (o *options) runNode(cmd *cobra.Command, node Node) error {
 	f, err := o.prepare()
 	if err != nil {
 		return err
 	}
-	p := newPrinter(out, o.output.Name)
+	ctx, in, p := cmd.Context(), cmd.InOrStdin(), newPrinter(cmd.OutOrStdout(), o.output.Name)
 	if o.hits {
 		h, err := node.ReadHits(ctx)
 		if err != nil {
@@ -115,15 +117,17 @@ func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, node
 				cancel()
 			}()
 		}
-		return node.Read(ctx, true, func(r flowlog.Record) error {
+		skipped, err := node.Read(ctx, true, func(r flowlog.Record) error {
 			if !f.matches(&r) {
 				return nil
 			}
 			return p.follow(r)
 		})
+		noteSkipped(cmd.ErrOrStderr(), skipped)
+		return err
 	}
 	var found []flowlog.Record
-	err = node.Read(ctx, false, func(r flowlog.Record) error {
+	skipped, err := node.Read(ctx, false, func(r flowlog.Record) error {
 		if f.matches(&r) {
 			found = append(found, r)
 		}
@@ -132,7 +136,15 @@ func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, node
 	if err != nil {
 		return err
 	}
+	noteSkipped(cmd.ErrOrStderr(), skipped)
 	return p.print(found)
+}
+
+// noteSkipped notes that lines of a recording were skipped, if any were.
+func noteSkipped(stderr io.Writer, s flowlog.Skipped) {
+	if s.Lines > 0 {
+		fmt.Fprintln(stderr, "weave-npc:", s)
+	}
 }
 
 // printer prints records.
@@ -141,7 +153,9 @@ type printer struct {
 	output string
 }
 
-func newPrinter(out io.Writer, output string) *printer { return &printer{out, output} }
+func newPrinter(out io.Writer, output string) *printer {
+	return &printer{spelling.NewWriter(out), output}
+}
 
 // print prints records, those whose last connection is the oldest first.
 func (p *printer) print(records []flowlog.Record) error {

@@ -270,6 +270,7 @@ func TestFlowsOfACluster(t *testing.T) {
 		if err := newPrinter(&b, outputJSON).print([]flowlog.Record{r}); err != nil {
 			t.Fatal(err)
 		}
+		b.WriteString("{\"from\": {\"workload\": \"a\\u001b\"}}\n") // no record
 		if err := os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -291,6 +292,9 @@ func TestFlowsOfACluster(t *testing.T) {
 	out, stderr, err := run("--context", "prod", "--from", "shop", "--since", "1h", "-o", "json")
 	if err == nil || err.Error() != "1 of 3 nodes did not report their connections" || !strings.Contains(stderr, "node c: asking pod kube-system/npc-c: weave-npc: nothing is recorded") {
 		t.Errorf("%v, %s", err, stderr)
+	}
+	if !strings.Contains(stderr, "weave-npc: 2 lines skipped, which are no records of connections, such as line 2: ") {
+		t.Errorf("what is no record is not noted: %s", stderr)
 	}
 	if strings.Count(out, "\n") != 1 || !strings.Contains(out, `"verdict":"denied"`) || !strings.Contains(out, `"count":2`) {
 		t.Error(out)

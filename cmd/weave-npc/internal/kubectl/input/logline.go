@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/netip"
 	"strconv"
@@ -76,11 +77,11 @@ func object(text string) (c Connection, err error) {
 		}
 		return of.connection(text)
 	}
-	err = flowlog.Read(strings.NewReader(text), func(r flowlog.Record) error {
+	skipped, err := flowlog.Read(strings.NewReader(text), func(r flowlog.Record) error {
 		c = Connection{recordEnd(r.From), recordEnd(r.To), r.Port.String()}
 		return nil
 	})
-	return c, errors.Wrap(err, "the record of flows")
+	return c, errors.Wrap(cmp.Or(err, skipped.First), "the record of flows")
 }
 
 // recordEnd returns an end of a record: the pod that was seen last, or the address.

@@ -82,7 +82,7 @@ func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 			return errors.Errorf("--staged-group: %s", problem)
 		}
 	}
-	if p.request.Records, err = p.Read(in); err != nil {
+	if p.request.Records, err = p.Read(in, stderr); err != nil {
 		return err
 	}
 	if p.manifests != "" {

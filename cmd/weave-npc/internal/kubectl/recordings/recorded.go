@@ -1,6 +1,7 @@
 package recordings
 
 import (
+	"fmt"
 	"io"
 	"os"
 
@@ -34,8 +35,8 @@ func (r *Recording) Rest(stdin io.Reader) io.Reader {
 	return stdin
 }
 
-// Read reads all records.
-func (r *Recording) Read(stdin io.Reader) (records []flowlog.Record, err error) {
+// Read reads all records, and notes in stderr how many lines are none. It is an error if all are.
+func (r *Recording) Read(stdin io.Reader, stderr io.Writer) (records []flowlog.Record, err error) {
 	if r.path == "" {
 		return nil, errors.New("--flows is missing: give a file of recorded connections")
 	}
@@ -48,9 +49,15 @@ func (r *Recording) Read(stdin io.Reader) (records []flowlog.Record, err error) 
 		defer file.Close()
 		in = file
 	}
-	err = flowlog.Read(in, func(r flowlog.Record) error {
+	skipped, err := flowlog.Read(in, func(r flowlog.Record) error {
 		records = append(records, r)
 		return nil
 	})
+	if err == nil && len(records) == 0 {
+		err = skipped.First
+	}
+	if err == nil && skipped.Lines > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: --flows %s: %s\n", r.path, skipped)
+	}
 	return records, errors.Wrapf(err, "--flows %s", r.path)
 }

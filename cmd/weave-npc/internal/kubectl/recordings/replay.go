@@ -57,7 +57,7 @@ func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) e
 	if err := p.output.Check(); err != nil {
 		return err
 	}
-	records, err := p.Read(in)
+	records, err := p.Read(in, stderr)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package findings
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
 // jsonReport is a report in JSON. Fields are only ever added.
@@ -80,13 +82,8 @@ func (r *Report) writeJSON(out *bytes.Buffer, o Options) error {
 
 // encode writes a value as indented JSON.
 func encode(out *bytes.Buffer, value any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	e := json.NewEncoder(spelling.NewWriter(out))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(value); err != nil {
-		return err
-	}
-	out.Write(asciiJSON(b.Bytes()))
-	return nil
+	return e.Encode(value)
 }

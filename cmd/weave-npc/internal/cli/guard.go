@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/internal/spelling"
+)
+
+// guard prepares a command that answers about what others wrote, such as the author of a pull request. It changes
+// nothing, so that a signal ends it at once, whatever it is reading or computing. Nothing that it prints is a command,
+// for a terminal or for continuous integration.
+func guard(cmd *cobra.Command) {
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	cmd.SetOut(spelling.NewWriter(cmd.OutOrStdout()))
+	cmd.SetErr(spelling.NewWriter(cmd.ErrOrStderr()))
+}
+
+// Raw returns the output of a command for a format that escapes what it prints, and whose lines may be commands or look
+// like some.
+func Raw(out io.Writer) io.Writer {
+	if w, ok := out.(*spelling.Writer); ok {
+		return w.Raw()
+	}
+	return out
+}
