@@ -98,7 +98,7 @@ func relabel(ctx context.Context, client kubernetes.Interface) error {
 }
 
 func meta(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "1"}
 }
 
 func pod(name, addr, role string) *corev1.Pod {
