@@ -6,7 +6,8 @@
 //
 // The API server is asked for each token, by a TokenReview for the relay's own audience, so that a token that was made
 // for something else, or that a relay was given, is worth nothing elsewhere. What it answers is kept for a minute.
-// While it cannot be asked, tokens that it has accepted within the hour are taken, until they expire.
+// While it cannot be asked, tokens that it has accepted within the hour are taken, until they expire. Who sends forged
+// tokens waits behind all others (queue).
 package auth
 
 import (
@@ -14,6 +15,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,6 +32,7 @@ const (
 	ReasonInvalid     = "invalid"     // the API server refuses it: forged, expired, for another audience or pod gone
 	ReasonAccount     = "account"     // it is another account's
 	ReasonUnavailable = "unavailable" // the API server cannot be asked, and has not accepted the token lately
+	ReasonBusy        = "busy"        // too many unknown tokens of its address are to be asked for
 )
 
 const (
@@ -41,8 +44,6 @@ const (
 	outage = time.Hour
 	// most is how many tokens are cached. Refusals are evicted first, if an unknown client sends more.
 	most = 20_000
-	// asking is how many reviews there are at the same time.
-	asking = 10
 	// longest is the length of the longest token that is looked at.
 	longest = 16 << 10
 )
@@ -66,7 +67,7 @@ type Tokens struct {
 	config   Config
 	refused  func(reason string)
 	now      func() time.Time
-	slots    chan struct{}
+	queue    *queue
 
 	mu    sync.Mutex // guards the fields below
 	known map[[sha256.Size]byte]*verdict
@@ -79,107 +80,132 @@ type verdict struct {
 	asked    time.Time
 	accepted time.Time // when it was accepted last
 	expires  time.Time // zero if that is not known
+	failed   time.Time // when it could not be asked for last
+	agent    string    // whose it is
+}
+
+// agentKey is the key of the agent in the context of a request.
+type agentKey struct{}
+
+// Agent returns which agent a request comes from that Protect has passed on: the UID of its pod, or where the API server
+// does not report that, its token's digest. A pod may have any number of tokens.
+func Agent(ctx context.Context) string {
+	agent, _ := ctx.Value(agentKey{}).(string)
+	return agent
 }
 
 // New returns a Tokens that knows none. It calls refused with the reason of each refusal.
 func New(reviewer Reviewer, config Config, refused func(reason string)) *Tokens {
 	return &Tokens{reviewer: reviewer, config: config, refused: refused, now: time.Now,
-		slots: make(chan struct{}, asking), known: make(map[[sha256.Size]byte]*verdict)}
+		queue: newQueue(), known: make(map[[sha256.Size]byte]*verdict)}
 }
 
 // Protect returns a handler that passes on to next what comes from agents. The context of a request ends with its
 // token.
 func (t *Tokens) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		expires, reason := t.check(r)
-		switch reason {
-		case "":
-		case ReasonAccount:
+		expires, agent, reason := t.check(r)
+		if reason != "" {
 			t.refused(reason)
-			http.Error(w, "this account may not read from the relay", http.StatusForbidden)
-			return
-		case ReasonUnavailable:
-			t.refused(reason)
-			http.Error(w, "the API server cannot be asked for the token", http.StatusServiceUnavailable)
-			return
-		default:
-			t.refused(reason)
-			http.Error(w, "no token, or none that is valid here", http.StatusUnauthorized)
+			w.Header().Set("Connection", "close")
+			status, text := refusal(reason)
+			http.Error(w, text, status)
 			return
 		}
+		ctx := context.WithValue(r.Context(), agentKey{}, agent)
 		if !expires.IsZero() {
-			ctx, cancel := context.WithDeadline(r.Context(), expires)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, expires)
 			defer cancel()
-			r = r.WithContext(ctx)
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// check returns until when a request's token is valid, or the reason why it is not.
-func (t *Tokens) check(r *http.Request) (time.Time, string) {
+// refusal returns the answer to a request that is refused for a reason.
+func refusal(reason string) (status int, text string) {
+	switch reason {
+	case ReasonAccount:
+		return http.StatusForbidden, "this account may not read from the relay"
+	case ReasonUnavailable:
+		return http.StatusServiceUnavailable, "the API server cannot be asked for the token"
+	case ReasonBusy:
+		return http.StatusTooManyRequests, "too many unknown tokens of this address are to be asked for"
+	}
+	return http.StatusUnauthorized, "no token, or none that is valid here"
+}
+
+// check returns until when a request's token is valid, and whose it is, or the reason why it is not.
+func (t *Tokens) check(r *http.Request) (expires time.Time, agent, reason string) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
-		return time.Time{}, ReasonAbsent
+		return time.Time{}, "", ReasonAbsent
 	}
 	if len(token) > longest {
-		return time.Time{}, ReasonInvalid
+		return time.Time{}, "", ReasonInvalid
 	}
-	v := t.verdict(sha256.Sum256([]byte(token)))
+	v, came := t.verdict(sha256.Sum256([]byte(token))), t.now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := t.now()
 	if !v.expires.IsZero() && !now.Before(v.expires) {
-		return time.Time{}, ReasonInvalid
+		return time.Time{}, "", ReasonInvalid
+	}
+	if v.failed.After(came) { // others with this token have waited in vain meanwhile
+		return time.Time{}, "", v.reason
 	}
 	if !v.asked.IsZero() && now.Sub(v.asked) < map[bool]time.Duration{true: keep, false: keepRefusal}[v.reason == ""] {
-		return v.expires, v.reason
+		return v.expires, v.agent, v.reason
 	}
-	t.ask(r.Context(), token, v)
-	return v.expires, v.reason
+	t.ask(r, token, v)
+	return v.expires, v.agent, v.reason
 }
 
 // ask asks the API server for a token. v.mu is held.
-func (t *Tokens) ask(ctx context.Context, token string, v *verdict) {
-	reason, err := t.review(ctx, token)
+func (t *Tokens) ask(r *http.Request, token string, v *verdict) {
+	agent, reason, err := t.review(r, token, !v.accepted.IsZero())
 	now := t.now()
 	switch {
 	case err == nil && reason == "":
-		v.asked, v.accepted, v.reason, v.expires = now, now, "", expiry(token)
+		v.asked, v.accepted, v.reason, v.expires, v.agent = now, now, "", expiry(token), agent
 	case err == nil:
 		v.asked, v.accepted, v.reason = now, time.Time{}, reason
 	case !v.accepted.IsZero() && now.Sub(v.accepted) < outage:
 		v.asked, v.reason = now.Add(keepRefusal-keep), "" // and is asked for again soon
+	case errors.Is(err, errBusy):
+		v.asked, v.failed, v.reason = time.Time{}, now, ReasonBusy
 	default:
-		v.asked, v.reason = time.Time{}, ReasonUnavailable
+		v.asked, v.failed, v.reason = time.Time{}, now, ReasonUnavailable
 	}
 }
 
-// review asks the API server for a token, and returns why it is refused.
-func (t *Tokens) review(ctx context.Context, token string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// review asks the API server for a token, and returns whose it is, or why it is refused.
+func (t *Tokens) review(r *http.Request, token string, known bool) (agent, reason string, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return "", errors.Wrap(ctx.Err(), "waiting to ask the API server for a token")
+	turn, err := t.queue.enter(ctx, clientOf(r), known)
+	if err != nil {
+		return "", "", err
 	}
+	defer func() { t.queue.leave(turn, agent != "", reason != "") }()
 	answer, err := t.reviewer.Review(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{t.config.Audience}}})
 	if err != nil {
-		return "", errors.Wrap(err, "asking the API server for a token")
+		return "", "", errors.Wrap(err, "asking the API server for a token")
 	}
 	s := &answer.Status
 	switch {
 	case !s.Authenticated, !slices.Contains(s.Audiences, t.config.Audience):
-		return ReasonInvalid, nil
+		return "", ReasonInvalid, nil
 	case !slices.ContainsFunc(t.config.Accounts, func(a string) bool {
 		return s.User.Username == "system:serviceaccount:"+a
 	}):
-		return ReasonAccount, nil
+		return "", ReasonAccount, nil
 	}
-	return "", nil
+	if uid := s.User.Extra["authentication.kubernetes.io/pod-uid"]; len(uid) == 1 {
+		return uid[0], "", nil
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(token))), "", nil
 }
 
 // verdict returns what is known of a token, and makes room for it.

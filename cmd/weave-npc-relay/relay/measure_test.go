@@ -212,12 +212,11 @@ func TestMeasure(t *testing.T) {
 		pods, _ = strconv.Atoi(text)
 	}
 	b.fill(pods)
-	token := b.token("weave-npc", audience)
 	for _, text := range strings.Split(os.Getenv(measureVariable), ",") {
 		agents, direct := strings.CutPrefix(text, "direct:")
 		n, err := strconv.Atoi(agents)
 		b.must(err)
-		b.round(t, n, direct, token)
+		b.round(t, n, direct)
 	}
 }
 
@@ -245,7 +244,7 @@ func (b *bench) fill(pods int) {
 }
 
 // round measures a number of agents while there are 100 changes a second.
-func (b *bench) round(t *testing.T, agents int, direct bool, token string) {
+func (b *bench) round(t *testing.T, agents int, direct bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	versions := map[string]string{}
@@ -290,7 +289,7 @@ func (b *bench) round(t *testing.T, agents int, direct bool, token string) {
 		if direct { // with HTTP/2 off: what is read is parsed by hand
 			err = b.agent(ctx, apiAddr, b.config.BearerToken, b.apiCA, got, &c.bytes, versions)
 		} else {
-			err = b.agent(ctx, b.addr, token, b.ca, got, &c.bytes, versions)
+			err = b.agent(ctx, b.addr, b.token("weave-npc", audience), b.ca, got, &c.bytes, versions)
 		}
 		b.must(err)
 	}

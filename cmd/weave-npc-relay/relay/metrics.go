@@ -53,7 +53,8 @@ func newMetrics(registry prometheus.Registerer, ready func() string) *metrics {
 		})
 	registry.MustRegister(m.watchers, m.lag, m.deliveries, m.writes, m.heartbeats, m.reconnects, m.failures,
 		m.expired, m.slow, m.refused, m.ready)
-	for _, reason := range []string{auth.ReasonAbsent, auth.ReasonInvalid, auth.ReasonAccount, auth.ReasonUnavailable} {
+	for _, reason := range []string{auth.ReasonAbsent, auth.ReasonInvalid, auth.ReasonAccount, auth.ReasonUnavailable,
+		auth.ReasonBusy} {
 		m.refused.WithLabelValues(reason)
 	}
 	return m

@@ -32,6 +32,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/kinds"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/serve"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/upstream"
+	"github.com/weave-npc/weave-npc/internal/connlimit"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
@@ -67,6 +68,8 @@ type Relay struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 	kinds    []*followed
+
+	connections connections
 }
 
 // followed is a kind that the relay follows.
@@ -83,7 +86,7 @@ type followed struct {
 
 // New returns a relay. It makes no requests.
 func New(config Config, log *slog.Logger) (*Relay, error) {
-	r := &Relay{config: config, log: log, registry: prometheus.NewRegistry()}
+	r := &Relay{config: config, log: log, registry: prometheus.NewRegistry(), connections: newConnections()}
 	client, err := kubernetes.NewForConfig(config.API)
 	if err != nil {
 		return nil, errors.Wrap(err, "making a client")
@@ -227,11 +230,21 @@ func (r *Relay) unreadyFor(f *followed) string {
 
 // agents returns the handler of agents' requests.
 func (r *Relay) agents() http.Handler {
-	mux := http.NewServeMux()
+	mux, turns := http.NewServeMux(), serve.NewTurns()
 	for _, f := range r.kinds {
-		mux.Handle(f.kind.Path(), serve.Handler(f.served))
+		mux.Handle(f.kind.Path(), serve.Handler(f.served, turns))
 	}
-	return r.tokens.Protect(mux)
+	return unread(r.tokens.Protect(r.connections.authenticated(mux)))
+}
+
+// unread returns a handler of requests whose bodies are never read. Else the server would wait for them in the end.
+func unread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // cannot fail on a connection
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Metrics returns the handler of /metrics, /livez and /readyz.
@@ -258,7 +271,8 @@ func (r *Relay) server() *http.Server {
 			// others; each write would cost more.
 			NextProtos: []string{"http/1.1"}},
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ConnState: r.connections.track, ConnContext: withConn,
 		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
 }
@@ -270,7 +284,8 @@ func (r *Relay) Run(ctx context.Context, agents, metrics net.Listener) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { cancel(r.Follow(ctx)) })
-	servers := []*http.Server{r.server(), {Handler: r.Metrics(), ReadHeaderTimeout: 10 * time.Second}}
+	servers := []*http.Server{r.server(), {Handler: r.Metrics(), ReadTimeout: 10 * time.Second,
+		WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnState: connlimit.Node()}}
 	running.Go(func() { cancel(servers[0].ServeTLS(agents, "", "")) })
 	running.Go(func() { cancel(servers[1].Serve(metrics)) })
 	<-ctx.Done()

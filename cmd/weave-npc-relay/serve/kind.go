@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -127,14 +128,44 @@ func (k lister) List(ctx context.Context, o *metainternalversion.ListOptions) (r
 	if err != nil {
 		return nil, err
 	}
+	options := storage.ListOptions{ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch,
+		Predicate: predicate, Recursive: true}
+	if o.Continue == "" && o.ResourceVersion != "0" {
+		if err := k.await(ctx, cache, &options); err != nil {
+			return nil, err
+		}
+	}
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
+		if err := t.take(ctx); err != nil {
+			return nil, err
+		}
+	}
 	list := k.kind.NewList()
-	err = cache.GetList(ctx, "/"+k.kind.Name, storage.ListOptions{ResourceVersion: o.ResourceVersion,
-		ResourceVersionMatch: o.ResourceVersionMatch, Predicate: predicate, Recursive: true}, list)
-	if err != nil {
+	if err = cache.GetList(ctx, "/"+k.kind.Name, options, list); err != nil {
 		k.expired(err)
 		return nil, err
 	}
 	return list, nil
+}
+
+// await waits until the cache has what options ask for, which takes seconds but no memory, so that it needs no turn. It
+// asks for one object. If the latest version was asked for, it replaces that by the one that the cache has then.
+func (k lister) await(ctx context.Context, cache *cacher.Cacher, options *storage.ListOptions) error {
+	one, list := *options, k.kind.NewList()
+	one.Predicate.Limit = 1
+	if err := cache.GetList(ctx, "/"+k.kind.Name, one, list); err != nil {
+		k.expired(err)
+		return err
+	}
+	if options.ResourceVersion != "" {
+		return nil
+	}
+	m, err := apimeta.ListAccessor(list)
+	if err != nil {
+		return errors.Wrap(err, "reading the version of a list")
+	}
+	options.ResourceVersion, options.ResourceVersionMatch = m.GetResourceVersion(), metav1.ResourceVersionMatchNotOlderThan
+	return nil
 }
 
 // watch returns a stream of the events that options ask for. It does not run yet.
@@ -155,7 +186,7 @@ func (k *Kind) watch(ctx context.Context, o *metainternalversion.ListOptions, f 
 	listing := o.SendInitialEvents != nil && *o.SendInitialEvents
 	s := &stream{bookmarker: bookmarker{kind: k.kind, source: source, frames: f}, observer: k.observer,
 		out: newSendQueue(), last: start, listing: listing,
-		bookmarks: o.AllowWatchBookmarks && start > 0, catchUp: k.joinOrBegin}
+		bookmarks: o.AllowWatchBookmarks && start > 0, catchUp: k.joinOrBegin, listed: func() {}}
 	if start == 0 && !listing {
 		s.catchUp = never // such a watch begins with all objects, and the last of them is not marked
 	} else if !listing && k.join(s) {

@@ -2,11 +2,13 @@
 //
 //	kind := serve.NewKind(k, codecs, observer)
 //	err := kind.Start(source)
-//	handler := serve.Handler(kind)
+//	handler := serve.Handler(kind, serve.NewTurns())
 //
 //	cache ─▶ stream, until it has caught up ─┐
 //	cache ─▶ hub, for all that have ─────────┴▶ sendQueue, one for each agent ─▶ writer
 //	         frames: each event is encoded once; pace: those that are close together are written together
+//
+// Turns bound the requests of each agent and the lists that are made at a time.
 //
 // Resource versions are those of the API server. Beyond what an API server does, each watch gets a bookmark each second
 // (bookmarker), of exactly what it has been sent, as long as the source's own watch stands.
@@ -34,6 +36,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	etcdfeature "k8s.io/apiserver/pkg/storage/feature"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/auth"
 )
 
 // Observer is notified of what happens to the watches of a kind; its methods may be called by several goroutines.
@@ -78,13 +82,14 @@ func AllowStreamingLists() {
 // handler answers requests for a kind.
 type handler struct {
 	*Kind
+	turns     *Turns
 	scope     *handlers.RequestScope
 	list      http.Handler
 	encodings encodings
 }
 
-// Handler returns what answers lists and watches of a kind.
-func Handler(k *Kind) http.Handler {
+// Handler returns what answers lists and watches of a kind, which take turns with those of other kinds.
+func Handler(k *Kind, turns *Turns) http.Handler {
 	l := lister{k, rest.NewDefaultTableConvertor(k.kind.Resource().GroupResource())}
 	scope := &handlers.RequestScope{
 		Namer:      handlers.ContextBasedNaming{Namer: runtime.Namer(meta.NewAccessor()), ClusterScoped: true},
@@ -94,7 +99,7 @@ func Handler(k *Kind) http.Handler {
 		Resource: k.kind.Resource(), Kind: k.kind.GroupVersionKind(), MetaGroupVersion: metav1.SchemeGroupVersion,
 		HubGroupVersion: k.kind.Version,
 	}
-	return &handler{Kind: k, scope: scope, list: handlers.ListResource(l, nil, scope, false, shortest),
+	return &handler{Kind: k, turns: turns, scope: scope, list: handlers.ListResource(l, nil, scope, false, shortest),
 		encodings: encodings{kind: k.kind, codecs: k.codecs, by: map[string]*frames{}}}
 }
 
@@ -107,15 +112,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guarded := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: h.observer,
 		timeout: timeout}
 	defer guarded.end()
-	if watching := r.URL.Query().Get("watch"); watching != "" && watching != "false" && watching != "0" {
-		if err := h.serveWatch(guarded, r); err != nil {
-			responsewriters.ErrorNegotiated(err, h.scope.Serializer, h.kind.Version, guarded, r)
-		}
-		return
+	if err := h.answer(guarded, r); err != nil {
+		responsewriters.ErrorNegotiated(err, h.scope.Serializer, h.kind.Version, guarded, r)
 	}
+}
+
+// answer answers a list or a watch. It returns an error if it has written nothing.
+func (h *handler) answer(w *writer, r *http.Request) error {
+	share, end, err := h.turns.begin(auth.Agent(r.Context()))
+	if err != nil {
+		return err
+	}
+	defer end()
+	if watching := r.URL.Query().Get("watch"); watching != "" && watching != "false" && watching != "0" {
+		return h.serveWatch(w, r, share)
+	}
+	turn := &turn{turns: h.turns, share: share, taken: func() { w.until = time.Now().Add(listTimeout) }}
+	defer turn.end()
+	ctx := context.WithValue(r.Context(), turnKey{}, turn)
 	info := &request.RequestInfo{IsResourceRequest: true, Path: r.URL.Path, Verb: "list",
 		APIGroup: h.kind.Version.Group, APIVersion: h.kind.Version.Version, Resource: h.kind.Name}
-	h.list.ServeHTTP(guarded, r.WithContext(request.WithRequestInfo(r.Context(), info)))
+	h.list.ServeHTTP(w, r.WithContext(request.WithRequestInfo(ctx, info)))
+	return nil
 }
 
 // options reads what a watch is asked for, as an API server does.
@@ -140,8 +158,13 @@ func lasting(ctx context.Context, o *metainternalversion.ListOptions) (context.C
 	return context.WithTimeout(ctx, length)
 }
 
+// beginsWithList reports whether a watch begins with all objects.
+func beginsWithList(o *metainternalversion.ListOptions) bool {
+	return o.SendInitialEvents != nil && *o.SendInitialEvents || o.ResourceVersion == "" || o.ResourceVersion == "0"
+}
+
 // serveWatch writes the events of a watch until it ends. It returns an error if it has written nothing.
-func (h *handler) serveWatch(w *writer, r *http.Request) error {
+func (h *handler) serveWatch(w *writer, r *http.Request, share *share) error {
 	o, err := options(r)
 	if err != nil {
 		return err
@@ -152,9 +175,20 @@ func (h *handler) serveWatch(w *writer, r *http.Request) error {
 	}
 	ctx, cancel := lasting(r.Context(), o)
 	defer cancel()
+	turn := &turn{turns: h.turns, share: share}
+	if beginsWithList(o) {
+		if err := turn.take(ctx); err != nil {
+			return err
+		}
+		defer turn.end()
+		defer time.AfterFunc(listTimeout, turn.end).Stop()
+	}
 	s, err := h.watch(ctx, o, frames)
 	if err != nil {
 		return err
+	}
+	if s.listing { // else there is no sign of the last of them
+		s.listed = turn.end
 	}
 	h.observer.Watching(1)
 	defer h.observer.Watching(-1)
@@ -171,6 +205,7 @@ type writer struct {
 	control  *http.ResponseController
 	observer Observer
 	timeout  time.Duration
+	until    time.Time // the end of the time for all writes; zero if there is none
 	limited  time.Time // when the time of writes was last limited
 	stuck    bool
 	once     sync.Once
@@ -213,7 +248,11 @@ func (w *writer) limit() error {
 		return nil
 	}
 	w.limited = now
-	return w.control.SetWriteDeadline(now.Add(w.timeout))
+	deadline := now.Add(w.timeout)
+	if !w.until.IsZero() && w.until.Before(deadline) {
+		deadline = w.until
+	}
+	return w.control.SetWriteDeadline(deadline)
 }
 
 // Write implements http.ResponseWriter.

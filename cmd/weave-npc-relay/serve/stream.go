@@ -20,6 +20,7 @@ type stream struct {
 	observer  Observer
 	from      watch.Interface // nil if it had caught up at its start
 	catchUp   func(*stream) bool
+	listed    func() // called, maybe again and again, once all initial events have been handed on
 	out       *sendQueue
 	last      uint64 // the version that the agent has, once everything is written that is waiting
 	listing   bool   // initial events are being passed on, or their end is not known
@@ -69,18 +70,32 @@ func (s *stream) run(ctx context.Context) {
 				return
 			}
 			if first && len(s.waiting) > 0 && p.now() {
-				s.handOn()
-				p.handed()
+				s.handedOn(p)
 			}
 		case <-p.timer.C:
-			s.handOn()
-			p.handed()
+			if len(s.waiting) == 0 && len(in) == 0 { // none for a while: only the end may be missing, for seconds
+				s.listed()
+			}
+			s.handedOn(p)
 		case <-second.C:
 			s.beat()
 		}
-		if !s.listing && len(in) == 0 && s.catchUp(s) { // that the version is too old would wait there
+		if s.listing {
+			continue
+		}
+		s.listed()
+		if len(in) == 0 && s.catchUp(s) { // that the version is too old would wait there
 			return
 		}
+	}
+}
+
+// handedOn hands on what waits. While the end of the initial events is not known, it has the timer fire again.
+func (s *stream) handedOn(p *pace) {
+	s.handOn()
+	p.handed()
+	if s.listing {
+		p.timer.Reset(coalescing)
 	}
 }
 

@@ -92,7 +92,7 @@ func start(t *testing.T, from uint64, at upstream.Reached, h how) *started {
 	f := jsonFrames(t, &encodings{kind: kinds.All()[1], codecs: codecs, by: map[string]*frames{}})
 	s := &started{source: &source{at: at}, cache: watch.NewFakeWithChanSize(200, false), counts: &counts{}, opened: make(chan uint64, 100),
 		caches: make(chan *watch.FakeWatcher, 100)}
-	s.stream = &stream{bookmarker: bookmarker{kind: kinds.All()[1], source: s.source, frames: f}, observer: s.counts, out: newSendQueue(),
+	s.stream = &stream{bookmarker: bookmarker{kind: kinds.All()[1], source: s.source, frames: f}, observer: s.counts, out: newSendQueue(), listed: func() {},
 		last: from, bookmarks: h != listing, listing: h == listing, catchUp: never}
 	if h == caughtUp {
 		s.last = min(from, at.Event)

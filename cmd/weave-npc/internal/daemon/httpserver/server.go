@@ -13,10 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
-)
 
-// maxScrapes is the number of requests for metrics that are answered at a time; others are refused.
-const maxScrapes = 8
+	"github.com/weave-npc/weave-npc/internal/connlimit"
+)
 
 // retryInterval is the wait before an address is tried again that another process has.
 const retryInterval = time.Second
@@ -38,8 +37,7 @@ func Listen(flag, addr string, registry prometheus.Gatherer, notReady, notice fu
 		return &Server{}, nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics",
-		promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.Handle("GET /metrics", rendered(promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := notReady(); why != "" {
@@ -102,9 +100,10 @@ func newServer(flag, addr string, h http.Handler) (*Server, error) {
 		Handler:           h,
 		ReadTimeout:       5 * time.Second,
 		ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout:      30 * time.Second,
+		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
+		ConnState:         connlimit.Node(),
 	}}
 	if err := s.listen(); err != nil && !errors.Is(err, unix.EADDRINUSE) {
 		return nil, errors.Wrapf(err, "%s: give an address of this node, or an empty one", flag)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -210,5 +212,34 @@ func TestNothingIsServedWithoutAnAddress(t *testing.T) {
 		if err := s.Run(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestS76_ASlowReaderKeepsNoOtherFromMetrics: clients that read nothing of answers that no buffer holds keep no turn.
+func TestS76_ASlowReaderKeepsNoOtherFromMetrics(t *testing.T) {
+	large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) })
+	server := httptest.NewServer(rendered(large))
+	defer server.Close()
+	defer server.CloseClientConnections()
+	for range 2 * maxScrapes {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if n, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK || n != 16<<20 {
+		t.Errorf("status %d, %d bytes, %v", answer.StatusCode, n, err)
 	}
 }

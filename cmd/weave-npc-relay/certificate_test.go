@@ -1,4 +1,4 @@
-package certificate_test
+package main
 
 import (
 	"bytes"
@@ -10,14 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/certificate"
 )
 
 // made returns the objects that a configuration makes.
-func made(t *testing.T, c certificate.Config) (corev1.ConfigMap, corev1.Secret) {
+func made(t *testing.T, c certificate) (corev1.ConfigMap, corev1.Secret) {
 	t.Helper()
-	text, err := certificate.Objects(c)
+	text, err := c.objects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +44,7 @@ func accepts(t *testing.T, trust corev1.ConfigMap, secret corev1.Secret, name st
 }
 
 func TestAgentsAcceptTheCertificate(t *testing.T) {
-	config := certificate.Config{Namespace: "kube-system", Service: "weave-npc-relay", For: 24 * time.Hour}
+	config := certificate{namespace: "kube-system", service: "weave-npc-relay", valid: 24 * time.Hour}
 	trust, secret := made(t, config)
 	if trust.Name != "weave-npc-relay-ca" || secret.Name != "weave-npc-relay-tls" || secret.Namespace != "kube-system" || secret.Type != corev1.SecretTypeTLS {
 		t.Errorf("made %s and %s", trust.Name, secret.Name)
@@ -57,7 +55,7 @@ func TestAgentsAcceptTheCertificate(t *testing.T) {
 	if err := accepts(t, trust, secret, "weave-npc-relay.other.svc"); err == nil {
 		t.Error("it is accepted for another name")
 	}
-	config.Trusted = []byte(trust.Data["ca.crt"])
+	config.trusted = []byte(trust.Data["ca.crt"])
 	both, next := made(t, config)
 	for _, s := range []corev1.Secret{secret, next} {
 		if err := accepts(t, both, s, "weave-npc-relay.kube-system.svc"); err != nil {
@@ -67,8 +65,8 @@ func TestAgentsAcceptTheCertificate(t *testing.T) {
 	if err := accepts(t, trust, next, "weave-npc-relay.kube-system.svc"); err == nil {
 		t.Error("two runs have one authority")
 	}
-	config.Trusted = secret.Data["tls.key"]
-	if _, err := certificate.Objects(config); err == nil || !strings.Contains(err.Error(), "want certificates") {
+	config.trusted = secret.Data["tls.key"]
+	if _, err := config.objects(); err == nil || !strings.Contains(err.Error(), "want certificates") {
 		t.Errorf("a key is passed on to agents: %v", err)
 	}
 }

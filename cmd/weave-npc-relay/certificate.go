@@ -1,14 +1,4 @@
-// Package certificate makes a certificate for relays, and the objects that bring it to them and to agents.
-//
-// It is for clusters where nothing else makes one.
-//
-//	yaml, err := certificate.Objects(certificate.Config{
-//		Namespace: "kube-system", Service: "weave-npc-relay", For: 365 * 24 * time.Hour,
-//	})
-//
-// The authority's key is forgotten: it signs one certificate. The next certificate has another authority, and agents
-// trust both for a while.
-package certificate
+package main
 
 import (
 	"bytes"
@@ -27,33 +17,31 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is what a certificate is made for.
-type Config struct {
-	// Namespace and Service are those of the relays: agents expect the name SERVICE.NAMESPACE.svc.
-	Namespace, Service string
-	// For is how long it is valid.
-	For time.Duration
-	// Trusted are certificates (PEM) of authorities that agents go on to trust.
-	Trusted []byte
+// certificate is what a certificate is made for. Its authority's key is forgotten: it signs one certificate. The next one
+// has another authority, and agents trust both for a while.
+type certificate struct {
+	namespace, service string        // of the relays: agents expect the name SERVICE.NAMESPACE.svc
+	valid              time.Duration // how long it is valid
+	trusted            []byte        // certificates (PEM) of authorities that agents go on to trust
 }
 
-// Objects returns the Secret of the relays and the ConfigMap of the agents, as YAML.
-func Objects(c Config) ([]byte, error) {
-	trusted, err := authorities(c.Trusted)
+// objects returns the Secret of the relays and the ConfigMap of the agents, as YAML.
+func (c certificate) objects() ([]byte, error) {
+	trusted, err := authorities(c.trusted)
 	if err != nil {
 		return nil, err
 	}
-	authority, cert, key, err := pair(c.Service+"."+c.Namespace+".svc", c.For)
+	authority, cert, key, err := pair(c.service+"."+c.namespace+".svc", c.valid)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
 	for _, o := range []any{
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Name: c.Service + "-ca", Namespace: c.Namespace},
+			ObjectMeta: metav1.ObjectMeta{Name: c.service + "-ca", Namespace: c.namespace},
 			Data:       map[string]string{"ca.crt": string(authority) + string(trusted)}},
 		&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-			ObjectMeta: metav1.ObjectMeta{Name: c.Service + "-tls", Namespace: c.Namespace},
+			ObjectMeta: metav1.ObjectMeta{Name: c.service + "-tls", Namespace: c.namespace},
 			Type:       corev1.SecretTypeTLS,
 			Data:       map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key}},
 	} {

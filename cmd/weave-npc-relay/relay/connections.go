@@ -1,0 +1,63 @@
+package relay
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/auth"
+	"github.com/weave-npc/weave-npc/internal/connlimit"
+)
+
+// The bounds of connections. One without a token takes up to 100 kB. An agent has one for each of its watches, and
+// 5,000 agents may be served by one replica.
+const (
+	unknownAll, unknownEach = 4096, 32
+	agentsAll, agentsEach   = 50_000, 64
+)
+
+// connections bounds the connections of agents' port. One is its address's until a token has been accepted on it, and
+// then its agent's.
+type connections struct {
+	unknown *connlimit.Limit[netip.Addr]
+	own     *connlimit.Limit[netip.Addr] // as unknown, of this host itself
+	agents  *connlimit.Limit[string]
+}
+
+func newConnections() connections {
+	return connections{unknown: connlimit.New[netip.Addr](unknownAll, unknownEach),
+		own: connlimit.New[netip.Addr](unknownAll, unknownAll), agents: connlimit.New[string](agentsAll, agentsEach)}
+}
+
+// track implements http.Server.ConnState.
+func (c connections) track(conn net.Conn, s http.ConnState) {
+	if connlimit.Local(conn) {
+		c.own.Track(conn, connlimit.Client(conn), s)
+	} else {
+		c.unknown.Track(conn, connlimit.Client(conn), s)
+	}
+	if s != http.StateNew {
+		c.agents.Track(conn, "", s)
+	}
+}
+
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
+// withConn implements http.Server.ConnContext.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// authenticated returns a handler that counts the connection of each request as its agent's.
+func (c connections) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+			c.unknown.Remove(conn)
+			c.own.Remove(conn)
+			c.agents.Add(conn, auth.Agent(r.Context()), true)
+		}
+		next.ServeHTTP(w, r)
+	})
+}

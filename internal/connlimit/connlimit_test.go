@@ -1,0 +1,153 @@
+package connlimit
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
+
+// serve serves on loopback, within bounds. Requests for /slow are answered when the channel is closed.
+func serve(t *testing.T, state func(net.Conn, http.ConnState)) (addr string, slow chan struct{}) {
+	t.Helper()
+	slow = make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-slow
+		}
+	}))
+	s.Config.ConnState = state
+	s.Start()
+	t.Cleanup(s.CloseClientConnections)
+	return s.Listener.Addr().String(), slow
+}
+
+// dial opens a connection from an address of this host.
+func dial(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
+	c, err := d.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// send sends a request.
+func send(t *testing.T, c net.Conn, path string) {
+	t.Helper()
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: node\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open reports whether a connection has not been closed after a while.
+func open(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Read(make([]byte, 1))
+	return err == nil || os.IsTimeout(err)
+}
+
+// TestS76_AClientsConnectionsCostItself: who opens too many loses its own, those without a request first, oldest first.
+func TestS76_AClientsConnectionsCostItself(t *testing.T) {
+	l := New[netip.Addr](100, 3)
+	addr, slow := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, Client(c), s) })
+	defer close(slow)
+	other := dial(t, "127.0.0.3", addr)
+	busy := dial(t, "127.0.0.2", addr)
+	send(t, busy, "/slow")
+	time.Sleep(100 * time.Millisecond)
+	var idle [4]net.Conn
+	for i := range idle {
+		idle[i] = dial(t, "127.0.0.2", addr)
+		time.Sleep(10 * time.Millisecond)
+	}
+	for i, want := range []bool{false, false, true, true} {
+		if open(t, idle[i]) != want {
+			t.Errorf("connection %d is open: %t", i, !want)
+		}
+	}
+	if !open(t, busy) || !open(t, other) {
+		t.Error("a connection with a request, or one of another client, was closed")
+	}
+}
+
+// TestS76_TheClientWithMostMakesRoom when there are too many connections in all, even if requests are being answered on
+// all of its own.
+func TestS76_TheClientWithMostMakesRoom(t *testing.T) {
+	for _, asking := range []bool{false, true} {
+		l := New[netip.Addr](4, 4)
+		addr, slow := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, Client(c), s) })
+		first := dial(t, "127.0.0.3", addr)
+		var many [3]net.Conn
+		for i := range many {
+			if many[i] = dial(t, "127.0.0.2", addr); asking {
+				send(t, many[i], "/slow")
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		later := dial(t, "127.0.0.4", addr)
+		if !open(t, later) || !open(t, first) || open(t, many[0]) || !open(t, many[1]) {
+			t.Errorf("asking %t: another connection than the oldest of the client with most was closed", asking)
+		}
+		close(slow)
+	}
+}
+
+// TestS76_ALimitForgets what is closed.
+func TestS76_ALimitForgets(t *testing.T) {
+	l := New[netip.Addr](2, 2)
+	addr, _ := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, Client(c), s) })
+	for range 20 {
+		c := dial(t, "127.0.0.2", addr)
+		send(t, c, "/")
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		entries, clients := len(l.entries), len(l.clients)
+		l.mu.Unlock()
+		if entries == 0 && clients == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections of %d clients", entries, clients)
+		}
+	}
+}
+
+// TestS76_NoPodClosesTheNodesConnections: those of the node itself, of both families, are counted apart.
+func TestS76_NoPodClosesTheNodesConnections(t *testing.T) {
+	addr, _ := serve(t, Node())
+	own := dial(t, "127.0.0.1", addr)
+	for i := range nodeAll {
+		dial(t, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}).String(), addr)
+	}
+	if !open(t, own) {
+		t.Error("the node's connection was closed")
+	}
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := dial(t, "::1", l.Addr().String())
+	if !Local(c) || Local(dial(t, "127.0.0.2", addr)) {
+		t.Error("the node's own connections are not known")
+	}
+}
