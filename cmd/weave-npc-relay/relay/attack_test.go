@@ -231,7 +231,8 @@ func TestS76_ListsOfOneTokenAreBounded(t *testing.T) {
 			running.Wait()
 			slices.Sort(late)
 			t.Logf("%d MB before, %d MB at most; another agent's requests took %s, %s at most", before, most, late[len(late)/2], late[len(late)-1])
-			if most-before > 200 {
+			// Without a bound it is 1.8 GB. How far a heap grows before it is collected varies by some 100 MB.
+			if most-before > 600 {
 				t.Errorf("the relay took %d MB more than the %d MB before", most-before, before)
 			}
 		})
