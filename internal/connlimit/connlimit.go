@@ -1,7 +1,6 @@
 // Package connlimit bounds the connections of an http.Server, in all and for each client.
 //
-//	limit := connlimit.New[netip.Addr](256, 8)
-//	server.ConnState = func(c net.Conn, s http.ConnState) { limit.Track(c, connlimit.Client(c), s) }
+//	server.ConnState = connlimit.NewClients(256, 8, 64).Track
 //
 // netutil.LimitListener lets new connections wait while there are too many, behind those of a client that keeps them
 // open. Here a new connection ends an old one: of its own client if that has too many, else of the client that has most.
@@ -46,7 +45,7 @@ func (l *Limit[K]) Track(c net.Conn, client K, s http.ConnState) {
 	case http.StateActive, http.StateIdle:
 		l.setBusy(c, s == http.StateActive)
 	case http.StateClosed, http.StateHijacked:
-		l.Remove(c)
+		l.forget(c)
 	}
 }
 
@@ -113,13 +112,14 @@ func (l *Limit[K]) setBusy(c net.Conn, busy bool) {
 	}
 }
 
-// Remove removes a connection, which counts no longer.
-func (l *Limit[K]) Remove(c net.Conn) {
+// forget removes a connection, which counts no longer.
+func (l *Limit[K]) forget(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(c)
 }
 
+// remove removes a connection. l.mu is held.
 func (l *Limit[K]) remove(c net.Conn) {
 	e := l.entries[c]
 	if e == nil {
@@ -146,14 +146,11 @@ func abort(c net.Conn) {
 	_ = c.Close() // it may be closed already
 }
 
-// Client returns the address that a connection comes from.
-func Client(c net.Conn) netip.Addr { return address(c.RemoteAddr()) }
-
-// Local reports whether a connection comes from this host itself: such a one has the same address at both ends, which
-// none from elsewhere can have.
-func Local(c net.Conn) bool {
-	a := Client(c)
-	return a.IsValid() && a == address(c.LocalAddr())
+// Client returns the address that a connection comes from, and whether that is this host itself: such a connection has
+// the same address at both ends, which none from elsewhere can have.
+func Client(remote, local net.Addr) (client netip.Addr, own bool) {
+	client = address(remote)
+	return client, client.IsValid() && client == address(local)
 }
 
 func address(a net.Addr) netip.Addr {
@@ -163,21 +160,36 @@ func address(a net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
+// Clients bounds the connections of clients by their addresses. Those of this host itself are counted apart, so that no
+// other client can close them.
+type Clients struct{ others, own *Limit[netip.Addr] }
+
+// NewClients returns a limit of connections in all, of each client, and of this host itself.
+func NewClients(all, each, own int) Clients {
+	return Clients{others: New[netip.Addr](all, each), own: New[netip.Addr](own, own)}
+}
+
+// Track records a connection's new state. It is an http.Server.ConnState.
+func (cs Clients) Track(c net.Conn, s http.ConnState) {
+	client, own := Client(c.RemoteAddr(), c.LocalAddr())
+	if own {
+		cs.own.Track(c, client, s)
+	} else {
+		cs.others.Track(c, client, s)
+	}
+}
+
+// Remove removes a connection, which counts no longer.
+func (cs Clients) Remove(c net.Conn) {
+	cs.own.forget(c)
+	cs.others.forget(c)
+}
+
 // The bounds of what a node serves to probes and scrapes. There may be some hundred pods on a node.
 const (
 	nodeAll, nodeEach = 256, 8
-	nodeLocal         = 64
+	nodeOwn           = 64
 )
 
-// Node returns an http.Server.ConnState that bounds the connections to an address of a node. Those of the node itself,
-// such as the kubelet's, are counted apart, so that no pod can close them.
-func Node() func(net.Conn, http.ConnState) {
-	local, others := New[netip.Addr](nodeLocal, nodeLocal), New[netip.Addr](nodeAll, nodeEach)
-	return func(c net.Conn, s http.ConnState) {
-		if Local(c) {
-			local.Track(c, Client(c), s)
-		} else {
-			others.Track(c, Client(c), s)
-		}
-	}
-}
+// Node returns the limit of the connections to an address of a node; the kubelet's are the node's own.
+func Node() Clients { return NewClients(nodeAll, nodeEach, nodeOwn) }

@@ -50,6 +50,16 @@ func send(t *testing.T, c net.Conn, path string) {
 	}
 }
 
+func clientOf(c net.Conn) netip.Addr {
+	client, _ := Client(c.RemoteAddr(), c.LocalAddr())
+	return client
+}
+
+func isOwn(c net.Conn) bool {
+	_, own := Client(c.RemoteAddr(), c.LocalAddr())
+	return own
+}
+
 // open reports whether a connection has not been closed after a while.
 func open(t *testing.T, c net.Conn) bool {
 	t.Helper()
@@ -63,7 +73,7 @@ func open(t *testing.T, c net.Conn) bool {
 // TestS76_AClientsConnectionsCostItself: who opens too many loses its own, those without a request first, oldest first.
 func TestS76_AClientsConnectionsCostItself(t *testing.T) {
 	l := New[netip.Addr](100, 3)
-	addr, slow := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, Client(c), s) })
+	addr, slow := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, clientOf(c), s) })
 	defer close(slow)
 	other := dial(t, "127.0.0.3", addr)
 	busy := dial(t, "127.0.0.2", addr)
@@ -89,7 +99,7 @@ func TestS76_AClientsConnectionsCostItself(t *testing.T) {
 func TestS76_TheClientWithMostMakesRoom(t *testing.T) {
 	for _, asking := range []bool{false, true} {
 		l := New[netip.Addr](4, 4)
-		addr, slow := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, Client(c), s) })
+		addr, slow := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, clientOf(c), s) })
 		first := dial(t, "127.0.0.3", addr)
 		var many [3]net.Conn
 		for i := range many {
@@ -109,7 +119,7 @@ func TestS76_TheClientWithMostMakesRoom(t *testing.T) {
 // TestS76_ALimitForgets what is closed.
 func TestS76_ALimitForgets(t *testing.T) {
 	l := New[netip.Addr](2, 2)
-	addr, _ := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, Client(c), s) })
+	addr, _ := serve(t, func(c net.Conn, s http.ConnState) { l.Track(c, clientOf(c), s) })
 	for range 20 {
 		c := dial(t, "127.0.0.2", addr)
 		send(t, c, "/")
@@ -133,7 +143,7 @@ func TestS76_ALimitForgets(t *testing.T) {
 
 // TestS76_NoPodClosesTheNodesConnections: those of the node itself, of both families, are counted apart.
 func TestS76_NoPodClosesTheNodesConnections(t *testing.T) {
-	addr, _ := serve(t, Node())
+	addr, _ := serve(t, Node().Track)
 	own := dial(t, "127.0.0.1", addr)
 	for i := range nodeAll {
 		dial(t, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}).String(), addr)
@@ -147,7 +157,7 @@ func TestS76_NoPodClosesTheNodesConnections(t *testing.T) {
 	}
 	defer l.Close()
 	c := dial(t, "::1", l.Addr().String())
-	if !Local(c) || Local(dial(t, "127.0.0.2", addr)) {
+	if !isOwn(c) || isOwn(dial(t, "127.0.0.2", addr)) {
 		t.Error("the node's own connections are not known")
 	}
 }

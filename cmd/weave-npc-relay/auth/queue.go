@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/internal/connlimit"
 )
 
 const (
@@ -52,18 +54,19 @@ func newQueue() *queue {
 	return &queue{clients: map[netip.Addr]*client{}, failed: map[netip.Addr]bool{}}
 }
 
-// clientOf returns the address that a request comes from; it is zero if that is this host, as both ends have the same
-// address then. Only who is trusted sends from there.
+// clientOf returns the address that a request comes from; it is zero if that is this host itself, from where only who is
+// trusted sends.
 func clientOf(r *http.Request) netip.Addr {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
-	addr := from.Addr().Unmap()
-	if to, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && to.AddrPort().Addr().Unmap() == addr {
+	to, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	client, own := connlimit.Client(net.TCPAddrFromAddrPort(from), to)
+	if own {
 		return netip.Addr{}
 	}
-	return addr
+	return client
 }
 
 // enter waits for the turn of a token. If it returns no error, leave has to be called.

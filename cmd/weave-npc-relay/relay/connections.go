@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/auth"
 	"github.com/weave-npc/weave-npc/internal/connlimit"
@@ -20,23 +19,18 @@ const (
 // connections bounds the connections of agents' port. One is its address's until a token has been accepted on it, and
 // then its agent's.
 type connections struct {
-	unknown *connlimit.Limit[netip.Addr]
-	own     *connlimit.Limit[netip.Addr] // as unknown, of this host itself
+	unknown connlimit.Clients
 	agents  *connlimit.Limit[string]
 }
 
 func newConnections() connections {
-	return connections{unknown: connlimit.New[netip.Addr](unknownAll, unknownEach),
-		own: connlimit.New[netip.Addr](unknownAll, unknownAll), agents: connlimit.New[string](agentsAll, agentsEach)}
+	return connections{unknown: connlimit.NewClients(unknownAll, unknownEach, unknownAll),
+		agents: connlimit.New[string](agentsAll, agentsEach)}
 }
 
 // track implements http.Server.ConnState.
 func (c connections) track(conn net.Conn, s http.ConnState) {
-	if connlimit.Local(conn) {
-		c.own.Track(conn, connlimit.Client(conn), s)
-	} else {
-		c.unknown.Track(conn, connlimit.Client(conn), s)
-	}
+	c.unknown.Track(conn, s)
 	if s != http.StateNew {
 		c.agents.Track(conn, "", s)
 	}
@@ -55,7 +49,6 @@ func (c connections) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 			c.unknown.Remove(conn)
-			c.own.Remove(conn)
 			c.agents.Add(conn, auth.Agent(r.Context()), true)
 		}
 		next.ServeHTTP(w, r)

@@ -285,7 +285,7 @@ func (r *Relay) Run(ctx context.Context, agents, metrics net.Listener) error {
 	defer running.Wait()
 	running.Go(func() { cancel(r.Follow(ctx)) })
 	servers := []*http.Server{r.server(), {Handler: r.Metrics(), ReadTimeout: 10 * time.Second,
-		WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnState: connlimit.Node()}}
+		WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnState: connlimit.Node().Track}}
 	running.Go(func() { cancel(servers[0].ServeTLS(agents, "", "")) })
 	running.Go(func() { cancel(servers[1].Serve(metrics)) })
 	<-ctx.Done()

@@ -43,10 +43,14 @@ func (d *Daemon) Get(path string) (status int, body string) { return d.GetAt(678
 
 // GetAt asks a server of the daemon.
 func (d *Daemon) GetAt(port int, path string) (status int, body string) {
-	transport := &http.Transport{DialContext: d.Node.DialContext}
+	return GetFrom(d.Node.Host, fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+}
+
+// GetFrom has a host ask a server. The status is 0 if there is no answer; the body then says why.
+func GetFrom(h *lab.Host, url string) (status int, body string) {
+	transport := &http.Transport{DialContext: h.DialContext}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-	response, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -36,7 +36,8 @@ func TestS76_IdleConnectionsOfPodsTakeNothingFromEnforcement(t *testing.T) {
 			d.AwaitReady(t)
 		}
 		d := w.Daemons[0]
-		before, pid := resident(t, d), d.Cmd.Process.Pid
+		pid := d.Cmd.Process.Pid
+		before := e2e.UsageOf(t, pid).RSS
 		addr := net.JoinHostPort(d.Node.Addr4().String(), "6781")
 		for _, pod := range []string{"web", "mon"} {
 			holdIdle(t, w.Hosts[pod], addr, descriptors/2)
@@ -50,32 +51,19 @@ func TestS76_IdleConnectionsOfPodsTakeNothingFromEnforcement(t *testing.T) {
 		start := time.Now()
 		e2e.Policy("shop/p", `podSelector: {matchLabels: {app: db}}`)(w, o)
 		w.Apply(t, o)
-		t.Logf("a policy was enforced after %s; resident %d kB before, %d kB now", time.Since(start), before, resident(t, d))
+		t.Logf("a policy was enforced after %s; at most %d KiB resident before, %d KiB since", time.Since(start), before,
+			e2e.UsageOf(t, pid).RSS)
 		w.Expect(t, e2e.Wants{"tcp 80": "-*>db"})
 		if status, text := d.Get("/healthz"); status != http.StatusOK {
 			t.Errorf("the node gets %d %s", status, text)
 		}
-		if status, err := statusFrom(w.Hosts["n2"], "http://"+addr+"/metrics"); err != nil || status != http.StatusOK {
-			t.Errorf("another node gets %d %v", status, err)
+		if status, text := e2e.GetFrom(w.Hosts["n2"], "http://"+addr+"/metrics"); status != http.StatusOK {
+			t.Errorf("another node gets %d %s", status, text)
 		}
 		if entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); err != nil || len(entries) > descriptors/2 {
 			t.Errorf("%d of %d descriptors are open, %v", len(entries), descriptors, err)
 		}
 	})
-}
-
-// resident returns the memory of a daemon, in kB.
-func resident(t *testing.T, d *e2e.Daemon) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", d.Cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var size, pages int
-	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
-		t.Fatal(err)
-	}
-	return pages * os.Getpagesize() / 1024
 }
 
 // holdIdle has a host keep connections open on which nothing is sent, until the test ends. What is closed is opened
@@ -108,15 +96,4 @@ func holdIdle(t *testing.T, from *lab.Host, addr string, connections int) {
 		cancel()
 		holding.Wait()
 	})
-}
-
-// statusFrom returns the status that a host gets.
-func statusFrom(h *lab.Host, url string) (int, error) {
-	transport := &http.Transport{DialContext: h.DialContext}
-	defer transport.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get(url)
-	if err != nil {
-		return 0, err
-	}
-	return answer.StatusCode, answer.Body.Close()
 }

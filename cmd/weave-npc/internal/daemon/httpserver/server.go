@@ -103,7 +103,7 @@ func newServer(flag, addr string, h http.Handler) (*Server, error) {
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ConnState:         connlimit.Node(),
+		ConnState:         connlimit.Node().Track,
 	}}
 	if err := s.listen(); err != nil && !errors.Is(err, unix.EADDRINUSE) {
 		return nil, errors.Wrapf(err, "%s: give an address of this node, or an empty one", flag)
