@@ -27,8 +27,9 @@ import (
 	"github.com/pkg/errors"
 )
 
-// lockWait is how long a legacy program waits for the lock that all of them share, in seconds.
-const lockWait = 5
+// lockWait is how long a legacy program waits for the lock that all of them share, in seconds. Callers that ask for the
+// lock first (Locked) rarely meet it.
+const lockWait = 1
 
 // Table is the filter table of one family in one backend. It may be used by several goroutines.
 type Table struct {

@@ -559,10 +559,10 @@ func TestWaitArgs(t *testing.T) {
 		version []int
 		want    string
 	}{
-		"polls":   {[]int{1, 8, 7}, "--wait=5 --wait-interval=50000"},
-		"waits":   {[]int{1, 8, 8}, "--wait=5"},
-		"later":   {[]int{1, 10, 0}, "--wait=5"},
-		"earlier": {[]int{1, 6, 2}, "--wait=5 --wait-interval=50000"},
+		"polls":   {[]int{1, 8, 7}, "--wait=1 --wait-interval=50000"},
+		"waits":   {[]int{1, 8, 8}, "--wait=1"},
+		"later":   {[]int{1, 10, 0}, "--wait=1"},
+		"earlier": {[]int{1, 6, 2}, "--wait=1 --wait-interval=50000"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

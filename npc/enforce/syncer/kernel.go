@@ -55,6 +55,8 @@ type kernel struct {
 	// connections are those that flows deletes.
 	connections *conntrack.Table
 	doing       *progressTracker
+	// lock is all kernels' together.
+	lock *lock
 
 	// setsKnown and chainsKnown report whether the controller knows which sets and chains there are.
 	setsKnown, chainsKnown bool
@@ -86,7 +88,7 @@ type kernel struct {
 
 // openKernel opens the kernel of the current network namespace for one family. The function changed is called when
 // connections were deleted.
-func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, isLocal func(netip.Addr) bool,
+func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, l *lock, isLocal func(netip.Addr) bool,
 	changed func()) (*kernel, error) {
 	filter, err := iptables.New(naming.IPTables(f), b)
 	if err != nil {
@@ -104,7 +106,7 @@ func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, isLoca
 	if err != nil {
 		return nil, err
 	}
-	return &kernel{family: f, doing: doing, postponed: postponements{}, sets: sets, filter: filter,
+	return &kernel{family: f, doing: doing, lock: l, postponed: postponements{}, sets: sets, filter: filter,
 		connections: connections,
 		flows:       conntrack.NewWorker(connections.Delete, isLocal, changed),
 		retry:       backoff{first: retryFirst, last: retryLast},
@@ -124,7 +126,7 @@ func (k *kernel) known() dataplane.Known {
 	switch {
 	case !k.setsKnown:
 		return dataplane.NothingKnown
-	case !k.chainsKnown:
+	case !k.chainsKnown, k.lock.held():
 		return dataplane.SetsKnown
 	}
 	return dataplane.AllKnown
@@ -205,7 +207,7 @@ func (k *kernel) noteNFTOnly(is bool, log *slog.Logger) {
 type kernels []*kernel
 
 // known returns how much of each family may be planned.
-func (ks kernels) known() (e [len(npc.Families)]dataplane.Known) {
+func (ks kernels) known() (e knowledge) {
 	for _, k := range ks {
 		e[k.family] = k.known()
 	}

@@ -38,7 +38,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 		s.follow(ctx, start)
 	} else {
 		s.load(ctx)
-		s.apply(ctx, s.planner.PlanStart(boot, s.kernels.known()))
+		s.apply(ctx, s.plan(ctx, func(known knowledge) transactions { return s.planner.PlanStart(boot, known) }))
 	}
 	s.finish(ctx, start, synced)
 	return s.kernels.errors()
@@ -70,12 +70,31 @@ func (s *Syncer) follow(ctx context.Context, start time.Time) {
 	for s.more = true; s.more; {
 		for again := true; again; {
 			s.load(ctx)
-			again = s.apply(ctx, s.planner.Plan(s.collectsGarbage(), s.kernels.known()))
+			again = s.apply(ctx, s.plan(ctx, func(known knowledge) transactions {
+				return s.planner.Plan(s.collectsGarbage(), known)
+			}))
 		}
 		if s.more = s.planner.Resume(); time.Since(start) >= turn {
 			break
 		}
 	}
+}
+
+// knowledge and transactions are those of each family.
+type (
+	knowledge    = [len(npc.Families)]dataplane.Known
+	transactions = [len(npc.Families)]dataplane.Transaction
+)
+
+// plan returns the transactions of what is known, without rules while another process holds the lock that these need.
+func (s *Syncer) plan(ctx context.Context, of func(knowledge) transactions) transactions {
+	txs := of(s.kernels.known())
+	for _, k := range s.kernels {
+		if s.lock.await(ctx, k, txs[k.family], s.noteEnd) {
+			return of(s.kernels.known())
+		}
+	}
+	return txs
 }
 
 // collectsGarbage reports whether it is time to remove what nothing uses any more.
@@ -144,7 +163,7 @@ func (s *Syncer) loadChains(ctx context.Context, kernels []*kernel) {
 
 // apply carries out a transaction in every family, side by side. It reports whether the kernel rejected something that
 // is now left out, so that there may be more to do at once.
-func (s *Syncer) apply(ctx context.Context, txs [len(npc.Families)]dataplane.Transaction) (again bool) {
+func (s *Syncer) apply(ctx context.Context, txs transactions) (again bool) {
 	var results [len(txs)]*result
 	var steps []func()
 	for _, k := range s.kernels {
@@ -211,6 +230,9 @@ func (s *Syncer) finish(ctx context.Context, start time.Time, synced bool) {
 	now := time.Now()
 	good := synced
 	for _, k := range s.kernels {
+		if err := k.lock.err(now); err != nil && k.chainsKnown {
+			k.errs = append(k.errs, err)
+		}
 		switch {
 		case len(k.errs) > 0:
 			s.reporter.failed(k, now)
@@ -276,6 +298,7 @@ func (s *Syncer) nextDeadline(now time.Time) time.Time {
 			soonest(k.retry.at)
 		}
 		soonest(k.rejections.at)
+		soonest(k.lock.reportAt(now))
 		k.postponed.deadlines(soonest)
 	}
 	soonest(s.planner.NextChange())

@@ -8,6 +8,7 @@
 //
 //	kernel, apply, restore    one family: its sets and chains, and how a transaction is applied to them
 //	watch                     looks for drift
+//	lock                      waits for the lock of iptables-legacy
 //	retry, postpone           when what failed is tried again; namespaces whose rules are left as they are
 //	report, metrics           what is not enforced as specified
 //	progress                  what is being done and since when, so that messages can name what takes too long
@@ -54,6 +55,8 @@ type Syncer struct {
 	watcher    watcher
 	// doing is what is being done to the kernel.
 	doing progressTracker
+	// lock is that of iptables-legacy.
+	lock lock
 	// ended receives when a probe has ended, or connections were deleted, concurrently with the syncs.
 	ended chan struct{}
 	// Hooks are called by Run. They must not be changed after it has begun.
@@ -98,7 +101,7 @@ func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metri
 	s.committer = committer{planner: c.Planner(), metrics: x, log: log}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b, &s.doing, c.Lookup().IsLocal, s.noteEnd)
+		k, err := openKernel(f, b, &s.doing, &s.lock, c.Lookup().IsLocal, s.noteEnd)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)

@@ -32,6 +32,7 @@ func newPrograms(t *testing.T, w *e2e.Cluster) programs {
 		writeProgram(t, dir, family+"-"+string(w.Backend)+"-restore", `
 fail) echo "$name: no" >&2; exit 1;;
 hang) exec sleep 600;;
+note) touch `+dir+`/started;;
 refuse)
 	input=$(cat)
 	line=$(printf '%s\n' "$input" | grep -n -m 1 -e "--dport 7777" | cut -d: -f1)
@@ -99,20 +100,60 @@ func ailments() []ailment {
 		}},
 		{name: "the_lock_is_held_for_thirty_seconds", backend: "legacy", says: "lock",
 			begin: func(t *testing.T, p programs) func() {
-				lock, err := os.OpenFile(p.lock(), os.O_CREATE|os.O_RDONLY, 0o600)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-					t.Fatal(err)
-				}
+				release := p.hold(t)
 				begin := time.Now()
 				return func() {
 					time.Sleep(30*time.Second - time.Since(begin))
-					lock.Close()
+					release()
 				}
 			}},
 	}
+}
+
+// hold holds the lock until the returned function is called.
+func (p programs) hold(t *testing.T) (release func()) {
+	t.Helper()
+	lock, err := os.OpenFile(p.lock(), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = lock.Close() }
+}
+
+// TestS76_AHeldLockDelaysNoPod: while another process holds the lock of iptables-legacy, and rules wait for it, no
+// program that would wait for it is started, and pods are enforced by sets.
+func TestS76_AHeldLockDelaysNoPod(t *testing.T) {
+	w, p := startWithPrograms(t, lab.Legacy, ailing())
+	d := w.Daemons[0]
+	d.Log.Expect("cannot bring the kernel up to date") // this may take longer than it is silent about
+	release := p.hold(t)
+	p.mode(t, "note")
+	policy := e2e.Do(ailing(), e2e.Policy("shop/db", `podSelector: {matchLabels: {app: db}}`))
+	w.Source.Write(t, w.Objects(policy))
+	d.AwaitLine(t, 0, "manifests read.* added=1")
+	for _, s := range []struct {
+		pod  e2e.Change
+		want string
+	}{
+		{e2e.Pod("ops/mon", e2e.Labelled("app=db")), "-*>web -*>db +db,mon>web"},
+		{e2e.Pod("ops/mon", e2e.Labelled("app=none")), "-*>web -*>db +db>web"},
+	} {
+		w.Source.Write(t, w.Objects(e2e.Do(policy, s.pod)))
+		w.Expect(t, e2e.Wants{"tcp 80": s.want})
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, "started")); err == nil {
+		t.Error("a program was started that waits for the lock")
+	}
+	release()
+	w.Apply(t, w.Objects(policy))
+	w.Expect(t, e2e.Wants{"tcp 80": "-*>web -*>db +db>web"})
+	if _, err := os.Stat(filepath.Join(p.dir, "started")); err != nil {
+		t.Error("rules were not written by the programs that note it", err)
+	}
+	d.AwaitReady(t)
 }
 
 // TestWhatCannotBeWrittenHarmsNothingElse checks that, while iptables cannot be written on a node, policies stay
