@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -19,6 +20,10 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// maxOutput bounds the error output that is kept of a program, in bytes.
 	maxOutput = 4096
+	// lockFile is where the legacy programs take their lock, unless XTABLES_LOCKFILE names another file.
+	lockFile = "/run/xtables.lock"
+	// lockPoll is the time between two looks at the lock.
+	lockPoll = 5 * time.Millisecond
 )
 
 // errDenied marks errors whose cause is a missing capability.
@@ -177,4 +182,35 @@ func explain(err error, stderr, format string, args ...any) error {
 		return errDenied{errors.WithMessage(err, "root with CAP_NET_ADMIN and CAP_NET_RAW is needed")}
 	}
 	return err
+}
+
+// Locked reports whether another process holds the lock that Apply needs. The nft backend has none.
+func (t *Table) Locked() bool {
+	if t.backend != Legacy {
+		return false
+	}
+	path := os.Getenv("XTABLES_LOCKFILE")
+	if path == "" {
+		path = lockFile
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false // there was never a lock, or the program reports why it cannot take it
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
+}
+
+// AwaitLock waits until no other process holds the lock. It returns an error if the context ends first.
+func (t *Table) AwaitLock(ctx context.Context) error {
+	look := time.NewTicker(lockPoll)
+	defer look.Stop()
+	for t.Locked() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+	}
+	return nil
 }

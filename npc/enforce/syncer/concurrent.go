@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
@@ -44,6 +47,71 @@ func (p *probe) wait(timeout time.Duration) (ended bool, err error) {
 	}
 	p.result = nil
 	return true, err
+}
+
+const (
+	// lockReported is how long another process may hold the lock of iptables before that is an error.
+	lockReported = 5 * time.Second
+	// lockLimit is how long the lock is waited for before it is looked at again.
+	lockLimit = time.Hour
+)
+
+// lock is the lock of iptables-legacy while another process holds it. It is waited for concurrently with the syncs, so
+// that sets are kept up to date all the same. The zero lock is free.
+type lock struct {
+	probe
+	since time.Time
+}
+
+// held reports whether another process is known to hold the lock.
+func (l *lock) held() bool {
+	if !l.running() {
+		return false
+	}
+	ended, _ := l.wait(0) // whoever waits longer begins anew
+	return !ended
+}
+
+// plan returns the transactions of what is known, without rules while another process holds the lock that these need.
+// The function ended is called when none does any more.
+func (l *lock) plan(ctx context.Context, ks kernels, ended func(), of func(knowledge) transactions) transactions {
+	txs := of(ks.known())
+	for _, k := range ks {
+		if l.await(ctx, k, txs[k.family], ended) {
+			return of(ks.known())
+		}
+	}
+	return txs
+}
+
+// await begins to wait for the lock if a kernel needs it for a transaction and another process holds it. It reports
+// whether one does.
+func (l *lock) await(ctx context.Context, k *kernel, tx dataplane.Transaction, ended func()) bool {
+	if tx.Rules.Empty() || !k.filter.Locked() {
+		return false
+	}
+	l.since = time.Now()
+	l.start(ctx, lockLimit, func(ctx context.Context) error {
+		defer k.doing.Begin(k.family.String()+" rules", "waiting for the xtables lock")()
+		return k.filter.AwaitLock(ctx)
+	}, ended)
+	return true
+}
+
+// err returns an error if another process has held the lock for long.
+func (l *lock) err(now time.Time) error {
+	if !l.held() || now.Sub(l.since) < lockReported {
+		return nil
+	}
+	return errors.New("another process holds the xtables lock; fuser -v /run/xtables.lock names it")
+}
+
+// reportAt returns when err is to be asked next; zero if the time has passed, or no other process holds the lock.
+func (l *lock) reportAt(now time.Time) time.Time {
+	if at := l.since.Add(lockReported); l.held() && now.Before(at) {
+		return at
+	}
+	return time.Time{}
 }
 
 // reading is a read of chains, concurrent with the syncs. The zero reading is not running.

@@ -102,6 +102,11 @@ func (s *Syncer) MakeFaults(f npc.Family) *Faults {
 	return x
 }
 
+// LockHeldFor makes the syncer believe that another process has held the lock for d longer.
+func (s *Syncer) LockHeldFor(d time.Duration) {
+	s.lock.since = s.lock.since.Add(-d)
+}
+
 // RetryNow makes due what waits for its next try.
 func (s *Syncer) RetryNow() {
 	s.watcher.retry.at = time.Time{}

@@ -206,6 +206,12 @@ func (k *kernel) noteNFTOnly(is bool, log *slog.Logger) {
 // kernels are those of all families.
 type kernels []*kernel
 
+// knowledge and transactions are those of each family.
+type (
+	knowledge    = [len(npc.Families)]dataplane.Known
+	transactions = [len(npc.Families)]dataplane.Transaction
+)
+
 // known returns how much of each family may be planned.
 func (ks kernels) known() (e knowledge) {
 	for _, k := range ks {

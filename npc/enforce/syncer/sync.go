@@ -11,7 +11,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
@@ -38,7 +37,9 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 		s.follow(ctx, start)
 	} else {
 		s.load(ctx)
-		s.apply(ctx, s.plan(ctx, func(known knowledge) transactions { return s.planner.PlanStart(boot, known) }))
+		s.apply(ctx, s.lock.plan(ctx, s.kernels, s.noteEnd, func(known knowledge) transactions {
+			return s.planner.PlanStart(boot, known)
+		}))
 	}
 	s.finish(ctx, start, synced)
 	return s.kernels.errors()
@@ -70,7 +71,7 @@ func (s *Syncer) follow(ctx context.Context, start time.Time) {
 	for s.more = true; s.more; {
 		for again := true; again; {
 			s.load(ctx)
-			again = s.apply(ctx, s.plan(ctx, func(known knowledge) transactions {
+			again = s.apply(ctx, s.lock.plan(ctx, s.kernels, s.noteEnd, func(known knowledge) transactions {
 				return s.planner.Plan(s.collectsGarbage(), known)
 			}))
 		}
@@ -78,23 +79,6 @@ func (s *Syncer) follow(ctx context.Context, start time.Time) {
 			break
 		}
 	}
-}
-
-// knowledge and transactions are those of each family.
-type (
-	knowledge    = [len(npc.Families)]dataplane.Known
-	transactions = [len(npc.Families)]dataplane.Transaction
-)
-
-// plan returns the transactions of what is known, without rules while another process holds the lock that these need.
-func (s *Syncer) plan(ctx context.Context, of func(knowledge) transactions) transactions {
-	txs := of(s.kernels.known())
-	for _, k := range s.kernels {
-		if s.lock.await(ctx, k, txs[k.family], s.noteEnd) {
-			return of(s.kernels.known())
-		}
-	}
-	return txs
 }
 
 // collectsGarbage reports whether it is time to remove what nothing uses any more.

@@ -8,7 +8,6 @@
 //
 //	kernel, apply, restore    one family: its sets and chains, and how a transaction is applied to them
 //	watch                     looks for drift
-//	lock                      waits for the lock of iptables-legacy
 //	retry, postpone           when what failed is tried again; namespaces whose rules are left as they are
 //	report, metrics           what is not enforced as specified
 //	progress                  what is being done and since when, so that messages can name what takes too long
