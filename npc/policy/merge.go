@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
@@ -69,21 +70,24 @@ func (r Rule) merge() MergedRule {
 func (r MergedRule) Key() []string {
 	key := []string{strconv.FormatBool(r.AnyPeer), strconv.FormatBool(r.AnyPort)}
 	for _, p := range r.Peers {
-		switch {
-		case p.Block != nil:
-			key = append(append(key, "block"), p.Block.Key()...)
-		case p.Nodes != nil:
-			key = append(key, "nodes", p.Nodes.String())
-		case p.Namespaces == nil:
-			key = append(key, "pods", p.Namespace, p.Pods.String())
-		default:
-			key = append(key, "namespaces", p.Namespaces.String(), p.Pods.String())
-		}
+		key = append(key, p.key()...)
 	}
 	for _, p := range r.Ports {
 		key = append(key, p.Match(), p.Name)
 	}
 	return key
+}
+
+func (p MergedPeer) key() []string {
+	switch {
+	case p.Block != nil:
+		return append([]string{"block"}, p.Block.Key()...)
+	case p.Nodes != nil:
+		return []string{"nodes", p.Nodes.String()}
+	case p.Namespaces == nil:
+		return []string{"pods", p.Namespace, p.Pods.String()}
+	}
+	return []string{"namespaces", p.Namespaces.String(), p.Pods.String()}
 }
 
 // Digest returns a short text that identifies what the rule matches and what is done with it: rules with equal digests
@@ -109,8 +113,8 @@ func (r MergedRule) Crosses() bool {
 	return len(r.Peers) > 1 && len(r.Ports) > 1 && len(r.Peers)*len(r.Ports) > crossLimit
 }
 
-// cost returns what a rule needs, at most.
-func (r MergedRule) cost() (c quota.Cost) {
+// cost returns what a rule needs, at most, beside the sets of peers in seen, to which it adds its own.
+func (r MergedRule) cost(seen map[string]bool) (c quota.Cost) {
 	named := 0
 	for _, p := range r.Ports {
 		if p.Name != "" {
@@ -120,12 +124,15 @@ func (r MergedRule) cost() (c quota.Cost) {
 	for _, p := range r.Peers {
 		if p.Block != nil {
 			c.Entries += len(p.Block.Entries)
+			c.Sets++
+		} else if key := strings.Join(p.key(), "\n"); !seen[key] {
+			seen[key] = true
+			c.Sets++
 		}
 	}
 	if r.Crosses() {
-		c.Rules, c.Sets, c.Entries = len(r.Ports), len(r.Peers)+1+named, c.Entries+len(r.Peers)
-		return c
+		return c.Plus(quota.Cost{Rules: len(r.Ports), Sets: 1 + named, Entries: len(r.Peers)})
 	}
-	c.Rules, c.Sets = max(len(r.Peers), 1)*max(len(r.Ports), 1), max(len(r.Peers), 1)*(1+named)
-	return c
+	peers := max(len(r.Peers), 1)
+	return c.Plus(quota.Cost{Rules: peers * max(len(r.Ports), 1), Sets: peers * named})
 }

@@ -34,7 +34,7 @@ func TestCost(t *testing.T) {
 		cost               quota.Cost
 		crosses            bool
 	}{
-		{"everybody to every port", "", "", quota.Cost{Rules: 1, Sets: 2}, false},
+		{"everybody to every port", "", "", quota.Cost{Rules: 1, Sets: 1}, false},
 		{"three peers to two named ports", numbered(3, peer), numbered(2, named), quota.Cost{Rules: 6, Sets: 10}, false},
 		{"a named port and a number", numbered(3, peer), `{port: http}, {port: 80}`, quota.Cost{Rules: 6, Sets: 7}, false},
 		{"a block", `{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}`, `{port: 80}`, quota.Cost{Rules: 1, Sets: 2, Entries: 2}, false},
@@ -54,6 +54,15 @@ func TestCost(t *testing.T) {
 				t.Errorf("its peers become a list: %t", r.Crosses())
 			}
 		})
+	}
+}
+
+// TestAPeerOfSeveralRulesCostsOneSet in each direction.
+func TestAPeerOfSeveralRulesCostsOneSet(t *testing.T) {
+	peers := numbered(3, `{podSelector: {matchLabels: {app: "a%d"}}}`)
+	spec := fmt.Sprintf(`{podSelector: {}, ingress: [{from: [%s], ports: [{port: 80}]}, {from: [%[1]s], ports: [{port: http}]}], egress: [{to: [%[1]s]}]}`, peers)
+	if cost, want := Compile(fixture.Policy(t, "shop/p", spec), quota.Default()).Cost, (quota.Cost{Rules: 9, Sets: 10}); cost != want {
+		t.Errorf("it costs %+v, want %+v", cost, want)
 	}
 }
 

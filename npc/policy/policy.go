@@ -105,8 +105,9 @@ func (p *Policy) add(
 func (p *Policy) needs() quota.Cost {
 	c := quota.Cost{Sets: 1}
 	for _, of := range p.Merged {
+		seen := map[string]bool{}
 		for _, r := range of {
-			c = c.Plus(r.cost())
+			c = c.Plus(r.cost(seen))
 		}
 	}
 	return c

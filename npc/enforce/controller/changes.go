@@ -36,6 +36,7 @@ func (c *changes) mustWait(e queuedChange) bool {
 func (c *changes) add(e queuedChange) {
 	c.batch = e.Kind
 	c.weight += e.Weight
+	c.later.Passed(e)
 	c.begin(time.Now())
 }
 

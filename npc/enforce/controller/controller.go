@@ -120,15 +120,15 @@ func (c *Controller) DeletePod(namespace, name string, uid types.UID) {
 func (c *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 	p := networkpolicy.Compile(o, c.state.limits)
 	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(o.Namespace, o.Name), UID: o.UID,
-		Weight: p.Cost.Weight(),
-		Apply:  func() { c.state.setPolicy(p) }})
+		Namespace: o.Namespace, Weight: p.Cost.Weight(),
+		Apply: func() { c.state.setPolicy(p) }})
 }
 
 // DeletePolicy removes a policy. One of that name with another UID is another policy; an empty UID stands for whichever
 // is there.
 func (c *Controller) DeletePolicy(namespace, name string, uid types.UID) {
 	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(namespace, name), UID: uid,
-		Ends: true, Weight: 1,
+		Namespace: namespace, Ends: true, Weight: 1,
 		Apply: func() { c.state.deletePolicy(namespace, name, uid) }})
 }
 

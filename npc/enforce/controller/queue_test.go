@@ -3,13 +3,14 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// put adds events that are written as "policy/a" or "pod/a", with "-" in front if the object ends, and ":UID" behind.
+// put adds events that are written as "policy/a", "policy/namespace/a" or "pod/a", with "-" in front if the object ends, and ":UID" behind.
 func put(q *changeQueue, at int, what string, weight int, out *[]string) {
 	kind, key, uid, ends := podChanges, what, "", false
 	if what[0] == '-' {
@@ -21,7 +22,11 @@ func put(q *changeQueue, at int, what string, weight int, out *[]string) {
 	if key[:2] == "po" && key[2] == 'l' {
 		kind = policyChanges
 	}
-	q.Put(queuedChange{Kind: kind, Key: key, UID: types.UID(uid), Ends: ends, Weight: weight, Apply: func() { *out = append(*out, what) }}, time.Unix(int64(at), 0))
+	namespace := ""
+	if parts := strings.Split(key, "/"); len(parts) == 3 {
+		namespace = parts[1]
+	}
+	q.Put(queuedChange{Kind: kind, Key: key, Namespace: namespace, UID: types.UID(uid), Ends: ends, Weight: weight, Apply: func() { *out = append(*out, what) }}, time.Unix(int64(at), 0))
 }
 
 func take(q *changeQueue, last queuedKind, out *[]string) (queuedKind, []string) {
@@ -54,7 +59,7 @@ func TestKindsAlternate(t *testing.T) {
 			}
 			put(&q, i, fmt.Sprintf("policy/%d again", i), 1, &out)
 		}
-		if pod && q.order[podChanges] != nil {
+		if pod && q.lines[podChanges].keys != nil {
 			t.Fatalf("pod %d still waits", i)
 		}
 	}
@@ -80,6 +85,44 @@ func TestTheOldestComeFirstAndNotTooManyAtOnce(t *testing.T) {
 	}
 	if !q.Empty() {
 		t.Error("something is left")
+	}
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	var q changeQueue
+	var out []string
+	heavy := func(names ...string) {
+		for _, name := range names {
+			put(&q, 0, "policy/"+name, maxWeight, &out)
+		}
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		for i := range want {
+			want[i] = "policy/" + want[i]
+		}
+		if _, got := take(&q, podChanges, &out); !slices.Equal(got, want) {
+			t.Errorf("took %v, not %v", got, want)
+		}
+	}
+	q.Passed(queuedChange{Kind: policyChanges, Namespace: "a", Weight: maxWeight})
+	heavy("a/2", "a/3", "a/4")
+	heavy("b/1") // the first of its namespace, while others wait
+	expect("b/1")
+	heavy("c/1", "b/2", "a/5")
+	expect("c/1")
+	expect("a/2")
+	for i := range 3 { // many that are light are as much as a part of a heavy one
+		put(&q, 0, fmt.Sprintf("policy/c/light%d", i), 1, &out)
+	}
+	heavy("a/1")
+	expect("b/2")
+	expect("c/light0", "c/light1", "c/light2")
+	for _, want := range []string{"a/3", "a/4", "a/5", "a/1"} {
+		expect(want)
+	}
+	if !q.Empty() || len(q.lines[policyChanges].next) > 0 {
+		t.Error("an empty queue remembers something")
 	}
 }
 

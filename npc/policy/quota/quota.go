@@ -31,11 +31,15 @@ func (c Cost) minus(d Cost) Cost {
 	return Cost{c.Rules - d.Rules, c.Sets - d.Sets, c.Entries - d.Entries}
 }
 
-// ruleWeight is the number of set entries that take as long to write as a rule or a set.
-const ruleWeight = 32
+// The numbers of set entries that take as long to write as a rule and to create as a set. The kernel makes room for
+// sets 64 by 64, and waits each time until no packet is in its old table.
+const (
+	ruleWeight = 32
+	setWeight  = 128
+)
 
 // Weight returns the work for the kernel, in set entries.
-func (c Cost) Weight() int { return ruleWeight*(c.Rules+c.Sets) + c.Entries }
+func (c Cost) Weight() int { return ruleWeight*c.Rules + setWeight*c.Sets + c.Entries }
 
 // Limit bounds one resource for a policy, for the policies of a namespace, and for all policies of the node, in one
 // family.
@@ -47,8 +51,8 @@ type Limits struct{ Rules, Sets, Entries Limit }
 // Default returns the default limits. The kernel takes 65,534 sets, including both families and foreign ones.
 func Default() Limits {
 	return Limits{
-		Rules:   Limit{Policy: 10_000, Namespace: 20_000, Node: 60_000},
-		Sets:    Limit{Policy: 4_000, Namespace: 8_000, Node: 24_000},
+		Rules:   Limit{Policy: 4_000, Namespace: 10_000, Node: 40_000},
+		Sets:    Limit{Policy: 1_200, Namespace: 4_000, Node: 12_000},
 		Entries: Limit{Policy: 100_000, Namespace: 400_000, Node: 1_600_000},
 	}
 }
@@ -257,7 +261,7 @@ func (l *Limit) String() string {
 // Type implements pflag.Value.
 func (l *Limit) Type() string { return "limits" }
 
-// Set changes the limits that a text names, such as "policy=4000,node=24000".
+// Set changes the limits that a text names, such as "policy=1200,node=12000".
 func (l *Limit) Set(text string) error {
 	next := *l
 	for _, part := range strings.Split(text, ",") {

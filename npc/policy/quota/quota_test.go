@@ -24,7 +24,7 @@ func TestWhatAPolicyMayNeed(t *testing.T) {
 			t.Errorf("%v: %v, not %q", c, err, want)
 		}
 	}
-	want := "needs 7,500 sets, the limit per policy is 4,000: --max-sets policy=N"
+	want := "needs 7,500 sets, the limit per policy is 1,200: --max-sets policy=N"
 	if err := Default().Check(Cost{Sets: 7500}); err == nil || err.Error() != want {
 		t.Errorf("%v, not %q", err, want)
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +61,41 @@ spec:
 			edit%250)
 	}
 	return b.String()
+}
+
+// TestS75_APolicyDoesNotWaitForAllOfAnotherNamespace, whose policies have more peers than one transaction should create
+// sets for.
+func TestS75_APolicyDoesNotWaitForAllOfAnotherNamespace(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := e2e.Start(t, backend, e2e.Base())
+		said := w.Daemons[0].Log.Len()
+		var policies []e2e.Change
+		for i := range 3 {
+			policies = append(policies, e2e.Policy(fmt.Sprintf("ops/many%d", i), manyPeers(i, 1000)))
+		}
+		state := e2e.Do(e2e.Base(), e2e.Do(policies...), e2e.Policy("shop/p", "podSelector: {matchLabels: {app: db}}"))
+		w.Apply(t, w.Objects(state))
+		w.Expect(t, e2e.Wants{"tcp 80": "-*>mon -*>db"})
+		var created []int // sets, by each transaction that creates any
+		for _, m := range regexp.MustCompile(`family=IPv4 sets_created=(\d+)`).FindAllStringSubmatch(w.Daemons[0].Log.Since(said), -1) {
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			created = append(created, n)
+		}
+		if small := slices.IndexFunc(created, func(n int) bool { return n < 100 }); small < 0 || small > 1 || len(created) != 4 {
+			t.Errorf("the transactions create %d sets: the policy of one set is not before those that wait", created)
+		}
+	})
+}
+
+func manyPeers(policy, peers int) string {
+	text := "podSelector: {matchLabels: {app: mon}}\ningress:\n- from:\n"
+	for i := range peers {
+		text += fmt.Sprintf("  - podSelector: {matchLabels: {many: m%d-%d}}\n", policy, i)
+	}
+	return text
 }
 
 // TestS76_WhatIsOverBudgetAllowsNothingAndHarmsNoPod until it is within the budget again, or there is room for it.
