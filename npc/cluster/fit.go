@@ -10,46 +10,28 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Fit is whether something holds, or may hold because not everything that it depends on could be read.
-type Fit uint8
-
-// The values of Fit. What is made of several is the least of them if all must hold, and the greatest if one is enough.
-const (
-	Never Fit = iota
-	Maybe
-	Always
-)
-
-// fit returns the Fit of what is known.
-func fit(holds bool) Fit {
-	if holds {
-		return Always
-	}
-	return Never
-}
-
 // NamespaceFits reports whether a selector matches the labels of a namespace. A namespace that does not exist matches
 // none; of one that could not be read, only the label with its name is known.
-func NamespaceFits(v *View, s policy.Selector, namespace string) Fit {
+func NamespaceFits(v *View, s policy.Selector, namespace string) policy.Fit {
 	if !v.Unreadable.Namespaces.Lacks(namespace) {
 		known, exists := v.Namespaces[namespace]
-		return fit(exists && s.Matches(known.Labels))
+		return policy.FitOf(exists && s.Matches(known.Labels))
 	}
 	unmet, possible := s.Unmet(map[string]string{corev1.LabelMetadataName: namespace})
 	if !possible {
-		return Never
+		return policy.Never
 	}
 	for i := range unmet {
 		if unmet[i].Key() == corev1.LabelMetadataName {
-			return Never
+			return policy.Never
 		}
 	}
 	for _, key := range s.Keys() {
 		if key != corev1.LabelMetadataName {
-			return Maybe // a label that it has could be one that it must not have
+			return policy.Maybe // a label that it has could be one that it must not have
 		}
 	}
-	return Always
+	return policy.Always
 }
 
 // UnreadablePod returns why an end may be a pod that could not be read; empty if it is none. Such a pod has no object

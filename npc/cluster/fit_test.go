@@ -16,19 +16,19 @@ func TestNamespaceFits(t *testing.T) {
 	c.SetNamespace(fixture.Namespace("shop team=a"))
 	c.SetUnreadable(npc.Unreadable{Namespaces: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true, "gone": true}}})
 	v := c.View()
-	for selector, want := range map[string][3]cluster.Fit{ // of shop, of pay, of gone, which is read and is not there
-		"{}":                            {cluster.Always, cluster.Always, cluster.Never},
-		"{matchLabels: {team: a}}":      {cluster.Always, cluster.Maybe, cluster.Never},
-		"{matchLabels: {team: b}}":      {cluster.Never, cluster.Maybe, cluster.Never},
-		"{matchLabels: {team: 'no b'}}": {cluster.Never, cluster.Never, cluster.Never},
-		"{matchExpressions: [{key: team, operator: DoesNotExist}]}":                                 {cluster.Never, cluster.Maybe, cluster.Never},
-		"{matchLabels: {kubernetes.io/metadata.name: pay}}":                                         {cluster.Never, cluster.Always, cluster.Never},
-		"{matchLabels: {kubernetes.io/metadata.name: shop, team: a}}":                               {cluster.Always, cluster.Never, cluster.Never},
-		"{matchLabels: {kubernetes.io/metadata.name: pay, team: a}}":                                {cluster.Never, cluster.Maybe, cluster.Never},
-		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [shop]}]}": {cluster.Never, cluster.Always, cluster.Never},
+	for selector, want := range map[string][3]policy.Fit{ // of shop, of pay, of gone, which is read and is not there
+		"{}":                            {policy.Always, policy.Always, policy.Never},
+		"{matchLabels: {team: a}}":      {policy.Always, policy.Maybe, policy.Never},
+		"{matchLabels: {team: b}}":      {policy.Never, policy.Maybe, policy.Never},
+		"{matchLabels: {team: 'no b'}}": {policy.Never, policy.Never, policy.Never},
+		"{matchExpressions: [{key: team, operator: DoesNotExist}]}":                                 {policy.Never, policy.Maybe, policy.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: pay}}":                                         {policy.Never, policy.Always, policy.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: shop, team: a}}":                               {policy.Always, policy.Never, policy.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: pay, team: a}}":                                {policy.Never, policy.Maybe, policy.Never},
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [shop]}]}": {policy.Never, policy.Always, policy.Never},
 	} {
 		s := selectorOf(t, selector)
-		if got := [3]cluster.Fit{cluster.NamespaceFits(v, s, "shop"), cluster.NamespaceFits(v, s, "pay"), cluster.NamespaceFits(v, s, "gone")}; got != want {
+		if got := [3]policy.Fit{cluster.NamespaceFits(v, s, "shop"), cluster.NamespaceFits(v, s, "pay"), cluster.NamespaceFits(v, s, "gone")}; got != want {
 			t.Errorf("%s: %v, want %v", selector, got, want)
 		}
 	}

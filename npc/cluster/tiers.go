@@ -17,7 +17,7 @@ func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 		return out
 	}
 	for _, q := range v.ClusterPolicies {
-		if v.Selects(q, p) == Always {
+		if v.Selects(q, p) == policy.Always {
 			out = append(out, q)
 		}
 	}
@@ -26,21 +26,40 @@ func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 }
 
 // Selects reports whether a pod is the subject of a cluster network policy.
-func (v *View) Selects(q *policy.Cluster, p *npc.Pod) Fit {
+func (v *View) Selects(q *policy.Cluster, p *npc.Pod) policy.Fit {
 	if q.Inert || p.Unlabelled || !q.Pods.Matches(p.Labels) {
-		return Never
+		return policy.Never
 	}
 	return NamespaceFits(v, q.Namespaces, p.Namespace)
 }
 
-// Tier returns the policies of a tier whose subject a pod is and that have rules in a direction, in order.
-func (v *View) Tier(t policy.Tier, p *npc.Pod, d npc.Direction) (policies []*policy.Cluster) {
-	for _, q := range v.Choosing(p) {
-		if q.Tier == t && len(q.Rules[d]) > 0 {
-			policies = append(policies, q)
+// Rule is a rule that applies to a pod.
+type Rule struct {
+	*policy.Rule
+	// Of is the cluster network policy that has it; nil for a rule of a NetworkPolicy.
+	Of *policy.Cluster
+	// Number counts the rules of the policy and direction from 1.
+	Number int
+}
+
+// Does returns what the rule does with what it matches.
+func (r Rule) Does() policy.Action { return r.Action }
+
+// Applied returns the rules that apply to a pod in a direction. The pod must be one that Choosing takes.
+func (v *View) Applied(p *npc.Pod, d npc.Direction) (of policy.Applied[Rule]) {
+	isolating, isolated := v.Isolating(p, d)
+	of.Isolated = policy.FitOf(isolated)
+	for _, q := range isolating {
+		for i := range q.Rules[d] {
+			of.Allowing = append(of.Allowing, Rule{Rule: &q.Rules[d][i], Number: i + 1})
 		}
 	}
-	return policies
+	for _, q := range v.Choosing(p) {
+		for i := range q.Written[d] {
+			of.Tiers[q.Tier] = append(of.Tiers[q.Tier], Rule{&q.Written[d][i].Rule, q, i + 1})
+		}
+	}
+	return of
 }
 
 // Restricted reports whether policies may deny a pod something in a direction: a NetworkPolicy isolates it, or a

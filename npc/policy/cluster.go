@@ -85,8 +85,7 @@ type ClusterRule struct {
 // WrittenRule is a rule of a cluster network policy with as many peers and ports as the object's. Without peers it
 // matches every peer, without ports every protocol and port. One that matches nothing has a peer of an unknown kind.
 type WrittenRule struct {
-	Name   string
-	Action Action
+	Name string
 	Rule
 	// Invalid is the reason why the rule is not enforced as it is written; nil if it is.
 	Invalid error
@@ -220,7 +219,8 @@ func (p *Cluster) add(d npc.Direction, path, name string, action v1alpha2.Cluste
 		r, written = failClosed(name, action)
 	}
 	p.Rules[d] = append(p.Rules[d], r)
-	p.Written[d] = append(p.Written[d], WrittenRule{name, r.Action, written, err})
+	written.Action = r.Action
+	p.Written[d] = append(p.Written[d], WrittenRule{name, written, err})
 }
 
 // failClosed returns what stands for a rule that cannot be enforced as it is written, and the same as if it were

@@ -6,6 +6,7 @@
 //	NetworkPolicy ──Compile──▶ Policy ─┬─ Rules   one Peer or Port per item      ▶ packages of npc/analysis
 //	                                   └─ Merged  blocks united, ports merged    ▶ npc/enforce
 //	ClusterNetworkPolicy ──CompileCluster──▶ Cluster: rules with actions, in both forms
+//	rules of a pod (Applied) ──Question.Ask──▶ Decision: what the tiers, in their order, decide about flows
 //
 // It knows nothing of pods, nodes, sets or chains.
 package policy

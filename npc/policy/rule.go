@@ -9,10 +9,11 @@ import (
 )
 
 // Rule is one ingress or egress rule with as many peers and ports as the object's rule. Without peers it matches every
-// peer, without ports every protocol and port.
+// peer, without ports every protocol and port. Those of NetworkPolicies accept.
 type Rule struct {
-	Peers []Peer
-	Ports []Port
+	Peers  []Peer
+	Ports  []Port
+	Action Action
 }
 
 // Peer is one item of from or to: a block, nodes, or pods by at least one selector. A peer of an unknown kind has none

@@ -147,33 +147,57 @@ type answer struct {
 
 // answer asks the policies without one of the rules; nil for all of them.
 func (q question) answer(without *Decision) (a answer) {
-	if q.tier(&a, policy.Admin, without) {
-		return a
+	applied := q.Applied(q.own.pod, q.direction)
+	ask := policy.Question[policy.Fit, cluster.Rule]{Sets: policy.Fits(), Exempt: q.exempt != "",
+		Action: cluster.Rule.Does}
+	ask.Matches = func(r cluster.Rule) policy.Fit {
+		if r.Of == nil {
+			return policy.FitOf(q.fit(*r.Rule) == policy.Always)
+		}
+		return policy.FitOf(q.askTier(&a, r, without))
 	}
-	isolating, isolated := q.Isolating(q.own.pod, q.direction)
-	switch {
-	case isolated:
+	ask.Decide = func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
+		if d.Action != policy.Pass {
+			a.Outcome = q.outcome(d)
+		}
+	}
+	ask.Ask(&applied, policy.Always)
+	if a.By == nil && applied.Isolated == policy.Always {
 		q.skipBaseline(&a)
-	case q.tier(&a, policy.Baseline, without):
-		return a
-	}
-	switch {
-	case q.exempt != "":
-		a.Outcome = Outcome{Allowed: true, Reason: q.exempt}
-	case isolated:
-		q.networkPolicies(&a, isolating)
-	default:
-		a.Outcome = Outcome{Allowed: true, Reason: notIsolated}
+		q.networkPolicies(&a)
 	}
 	return a
 }
 
-// networkPolicies asks the policies that isolate a pod.
-func (q question) networkPolicies(a *answer, isolating []*cluster.Policy) {
-	a.Outcome = Outcome{Reason: nothingAllows}
-	if q.own.pod.Unlabelled {
-		a.Reason = unlabelled
+// outcome returns what a decision about the flow means.
+func (q question) outcome(d policy.Decision[cluster.Rule]) Outcome {
+	o := Outcome{Allowed: d.Action == policy.Accept}
+	switch {
+	case d.Rule.Of != nil:
+		o.By, o.Reason = q.decision(d.Rule), tierDenies
+		if o.Allowed {
+			o.Reason = tierAccepts
+		}
+	case d.Cause == policy.ByRule:
+		o.Reason = ruleAllows
+	case d.Cause == policy.Exempt:
+		o.Reason = q.exempt
+	case d.Cause == policy.NotIsolated:
+		o.Reason = notIsolated
+	case q.own.pod.Unlabelled:
+		o.Reason = unlabelled
+	default:
+		o.Reason = nothingAllows
 	}
+	return o
+}
+
+// networkPolicies adds what the policies say that isolate a pod.
+func (q question) networkPolicies(a *answer) {
+	if q.exempt != "" {
+		return
+	}
+	isolating, _ := q.Isolating(q.own.pod, q.direction)
 	for _, p := range isolating {
 		r := PolicyReason{Policy: p.Key()}
 		if p.Invalid != nil {
@@ -184,9 +208,6 @@ func (q question) networkPolicies(a *answer, isolating []*cluster.Policy) {
 			reason := RuleReason{Number: i + 1, Allows: m.fits(), matching: m}
 			r.Allows = r.Allows || reason.Allows
 			r.Rules = append(r.Rules, reason)
-		}
-		if r.Allows {
-			a.Outcome = Outcome{Allowed: true, Reason: ruleAllows}
 		}
 		a.policies = append(a.policies, r)
 	}
@@ -199,7 +220,7 @@ func (q question) match(rule policy.Rule) (m matching) {
 	}
 	for _, port := range rule.Ports {
 		r := portReason(port, q.Service, q.destination())
-		r.Unreadable = q.portFit(port) == cluster.Maybe
+		r.Unreadable = q.portFit(port) == policy.Maybe
 		m.Ports = append(m.Ports, r)
 	}
 	return m
@@ -208,8 +229,6 @@ func (q question) match(rule policy.Rule) (m matching) {
 // outcomes are the verdicts that a direction may have by the policies that could be read. A rule that may match, and a
 // policy that may choose the pod, leave both what they say and what follows.
 type outcomes struct{ allows, denies bool }
-
-func (o *outcomes) add(p outcomes) { o.allows, o.denies = o.allows || p.allows, o.denies || p.denies }
 
 // open returns what could not be read and may decide; empty if the verdict is the same whatever that is.
 func (q question) open() string {
@@ -233,116 +252,76 @@ func (q question) open() string {
 	return "some objects that decide about a conflicting address cannot be read"
 }
 
-// outcomes asks the policies as answer does.
-func (q question) outcomes() outcomes {
-	found, goesOn := q.tierOutcomes(policy.Admin)
-	if !goesOn {
-		return found
+// outcomes asks the policies as answer does, those too that may choose the pod.
+func (q question) outcomes() (found outcomes) {
+	pod := q.own.pod
+	hidden := q.Unreadable.Policies.Lacks(pod.Namespace)
+	applied := q.Applied(pod, q.direction)
+	if applied.Isolated == policy.Never && (q.LegacyNetpol && q.direction == npc.Ingress &&
+		q.Unreadable.Namespaces.Lacks(pod.Namespace) || !q.LegacyNetpol && hidden) {
+		applied.Isolated = policy.Maybe
 	}
-	isolated := q.isolated()
-	if isolated != cluster.Never {
-		found.add(q.policyOutcomes())
+	for t := range applied.Tiers {
+		applied.Tiers[t] = nil
 	}
-	if isolated != cluster.Always {
-		baseline, goesOn := q.tierOutcomes(policy.Baseline)
-		found.add(baseline)
-		found.allows = found.allows || goesOn
+	for _, p := range q.ClusterPolicies {
+		if q.Selects(p, pod) == policy.Never {
+			continue
+		}
+		for i := range p.Written[q.direction] {
+			applied.Tiers[p.Tier] = append(applied.Tiers[p.Tier], cluster.Rule{Rule: &p.Written[q.direction][i].Rule, Of: p})
+		}
 	}
+	ask := policy.Question[policy.Fit, cluster.Rule]{Sets: policy.Fits(), Exempt: q.exempt != "",
+		Action: cluster.Rule.Does}
+	ask.Matches = func(r cluster.Rule) policy.Fit {
+		fit := q.fit(*r.Rule)
+		if r.Of != nil {
+			fit = min(fit, q.Selects(r.Of, pod))
+		}
+		return fit
+	}
+	ask.Decide = func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
+		// A policy that could not be read may allow what no rule does.
+		found.allows = found.allows || d.Action == policy.Accept || d.Cause == policy.NoRule && hidden
+		found.denies = found.denies || d.Action == policy.Deny
+	}
+	ask.Ask(&applied, policy.Always)
 	return found
 }
 
-// isolated reports whether NetworkPolicies isolate the pod.
-func (q question) isolated() cluster.Fit {
-	pod := q.own.pod
-	_, isolated := q.Isolating(pod, q.direction)
-	switch {
-	case isolated:
-		return cluster.Always
-	case q.LegacyNetpol && q.direction == npc.Ingress && q.Unreadable.Namespaces.Lacks(pod.Namespace),
-		!q.LegacyNetpol && q.Unreadable.Policies.Lacks(pod.Namespace):
-		return cluster.Maybe
-	}
-	return cluster.Never
-}
-
-// policyOutcomes asks the NetworkPolicies of a pod that is isolated.
-func (q question) policyOutcomes() outcomes {
-	if q.exempt != "" {
-		return outcomes{allows: true}
-	}
-	best := cluster.Never
-	if q.Unreadable.Policies.Lacks(q.own.pod.Namespace) {
-		best = cluster.Maybe
-	}
-	policies, _ := q.Isolating(q.own.pod, q.direction)
-	for _, p := range policies {
-		for _, rule := range p.Rules[q.direction] {
-			best = max(best, q.fit(rule))
-		}
-	}
-	return outcomes{allows: best != cluster.Never, denies: best != cluster.Always}
-}
-
-// tierOutcomes asks the policies of a tier, and reports whether the next one may be asked.
-func (q question) tierOutcomes(t policy.Tier) (found outcomes, goesOn bool) {
-	for _, p := range q.ClusterPolicies {
-		if p.Tier != t {
-			continue
-		}
-		selected := q.Selects(p, q.own.pod)
-		for _, rule := range p.Written[q.direction] {
-			fit := min(selected, q.fit(rule.Rule))
-			if fit == cluster.Never {
-				continue
-			}
-			switch rule.Action {
-			case policy.Accept:
-				found.allows = true
-			case policy.Deny:
-				found.denies = true
-			default:
-				goesOn = true
-			}
-			if fit == cluster.Always {
-				return found, goesOn
-			}
-		}
-	}
-	return found, true
-}
-
 // fit reports whether a rule matches.
-func (q question) fit(rule policy.Rule) cluster.Fit {
-	peers, ports := cluster.Never, cluster.Never
+func (q question) fit(rule policy.Rule) policy.Fit {
+	peers, ports := policy.Never, policy.Never
 	for _, p := range rule.Peers {
 		switch mismatch(q.View, p, q.peer) {
 		case fits:
-			peers = cluster.Always
+			peers = policy.Always
 		case namespaceUnreadable, podUnreadable:
-			peers = max(peers, cluster.Maybe)
+			peers = max(peers, policy.Maybe)
 		}
 	}
 	for _, p := range rule.Ports {
 		ports = max(ports, q.portFit(p))
 	}
 	if len(rule.Peers) == 0 {
-		peers = cluster.Always
+		peers = policy.Always
 	}
 	if len(rule.Ports) == 0 {
-		ports = cluster.Always
+		ports = policy.Always
 	}
 	return min(peers, ports)
 }
 
 // portFit reports whether an item of a rule's ports matches. What names the ports of a pod that could not be read have
 // is not known.
-func (q question) portFit(p policy.Port) cluster.Fit {
+func (q question) portFit(p policy.Port) policy.Fit {
 	switch {
 	case PortFits(p, q.Service, q.destination()):
-		return cluster.Always
+		return policy.Always
 	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == npc.Egress &&
 		cluster.UnreadablePod(q.View, q.peer.End) != "":
-		return cluster.Maybe
+		return policy.Maybe
 	}
-	return cluster.Never
+	return policy.Never
 }

@@ -85,9 +85,9 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 func namespaceMismatch(c *cluster.View, choose policy.Selector, namespace string) Mismatch {
 	_, known := c.Namespaces[namespace]
 	switch cluster.NamespaceFits(c, choose, namespace) {
-	case cluster.Always:
+	case policy.Always:
 		return fits
-	case cluster.Maybe:
+	case policy.Maybe:
 		return namespaceUnreadable
 	}
 	if !known && !c.Unreadable.Namespaces.Lacks(namespace) {

@@ -57,7 +57,7 @@ func unknownOf(c *cluster.View, p *npc.Pod) string {
 		return "its network policies cannot be read"
 	case c.LegacyNetpol && c.Unreadable.Namespaces.Lacks(p.Namespace),
 		slices.ContainsFunc(c.ClusterPolicies, func(q *policy.Cluster) bool {
-			return c.Selects(q, p) == cluster.Maybe
+			return c.Selects(q, p) == policy.Maybe
 		}):
 		return "the labels of its namespace cannot be read"
 	}

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
@@ -45,33 +46,27 @@ type ClusterRuleReason struct {
 	matching
 }
 
-// tier asks the policies of a tier without one of the rules, and reports whether one decides.
-func (q question) tier(a *answer, t policy.Tier, without *Decision) (decided bool) {
-	for _, p := range q.Tier(t, q.own.pod, q.direction) {
-		said := policySaid(p)
-		for i, rule := range p.Written[q.direction] {
-			by := Decision{said.Tier, said.Policy, i + 1, rule.Name, rule.Action.String()}
-			r := q.clusterRule(rule, by)
-			said.Rules = append(said.Rules, r)
-			if !r.Matches || without != nil && by == *without {
-				continue
-			}
-			a.clusterPolicies = append(a.clusterPolicies, said)
-			switch rule.Action {
-			case policy.Accept:
-				a.Outcome = Outcome{Allowed: true, Reason: tierAccepts, By: &by}
-			case policy.Deny:
-				a.Outcome = Outcome{Reason: tierDenies, By: &by}
-			}
-			return rule.Action != policy.Pass
-		}
-		a.clusterPolicies = append(a.clusterPolicies, said)
+// askTier asks a rule of a cluster network policy, adds what it says, and reports whether it matches and is not the one
+// to do without.
+func (q question) askTier(a *answer, r cluster.Rule, without *Decision) bool {
+	if last := len(a.clusterPolicies) - 1; last < 0 || a.clusterPolicies[last].Policy != r.Of.Name {
+		a.clusterPolicies = append(a.clusterPolicies, policySaid(r.Of))
 	}
-	return false
+	said := &a.clusterPolicies[len(a.clusterPolicies)-1]
+	by := q.decision(r)
+	reason := q.clusterRule(r.Of.Written[q.direction][r.Number-1], by)
+	said.Rules = append(said.Rules, reason)
+	return reason.Matches && (without == nil || *by != *without)
+}
+
+// decision returns a rule of a cluster network policy as the one that decides.
+func (q question) decision(r cluster.Rule) *Decision {
+	name := r.Of.Written[q.direction][r.Number-1].Name
+	return &Decision{r.Of.Tier.String(), r.Of.Name, r.Number, name, r.Action.String()}
 }
 
 // clusterRule asks one rule.
-func (q question) clusterRule(rule policy.WrittenRule, by Decision) ClusterRuleReason {
+func (q question) clusterRule(rule policy.WrittenRule, by *Decision) ClusterRuleReason {
 	r := ClusterRuleReason{Number: by.Rule, Name: by.Name, Action: by.Action, matching: q.match(rule.Rule)}
 	r.Matches = r.fits()
 	if rule.Invalid != nil {
@@ -82,10 +77,12 @@ func (q question) clusterRule(rule policy.WrittenRule, by Decision) ClusterRuleR
 
 // skipBaseline records the Baseline policies that are not asked.
 func (q question) skipBaseline(a *answer) {
-	for _, p := range q.Tier(policy.Baseline, q.own.pod, q.direction) {
-		said := policySaid(p)
-		said.Isolated = true
-		a.clusterPolicies = append(a.clusterPolicies, said)
+	for _, p := range q.Choosing(q.own.pod) {
+		if p.Tier == policy.Baseline && len(p.Rules[q.direction]) > 0 {
+			said := policySaid(p)
+			said.Isolated = true
+			a.clusterPolicies = append(a.clusterPolicies, said)
+		}
 	}
 }
 

@@ -55,20 +55,13 @@ func opensToPods(r policy.Rule) bool {
 
 // mayAsk reports whether a rule of any policy may allow pods to ask a DNS server. A named port may be such a one.
 func (l *pods) mayAsk(g *group, protocol uint8) bool {
-	policies, isolated := l.view.Isolating(g.Pod, npc.Egress)
-	if !isolated {
+	of := l.view.Applied(g.Pod, npc.Egress)
+	if of.Isolated == policy.Never {
 		return true
 	}
-	for _, p := range policies {
-		if slices.ContainsFunc(p.Rules[npc.Egress], func(r policy.Rule) bool { return isForDNS(r, protocol) }) {
+	for r := range of.All() {
+		if r.Action == policy.Accept && isForDNS(*r.Rule, protocol) {
 			return true
-		}
-	}
-	for _, p := range l.view.Tier(policy.Admin, g.Pod, npc.Egress) {
-		for _, r := range p.Written[npc.Egress] {
-			if r.Action == policy.Accept && isForDNS(r.Rule, protocol) {
-				return true
-			}
 		}
 	}
 	return false

@@ -82,6 +82,32 @@ function portsFit(data, rule, service, destination) {
   return !rule.p || rule.p.some(i => portFits(data.ports[i], service, destination));
 }
 
+// word returns 32 bits of a set of flows; null is all of them.
+function word(set, w) { return set === null ? 0xffffffff : set[w]; }
+
+function isEmpty(set) { return set.every(w => w === 0); }
+
+// ask asks rules about a set of flows of a subject, in the order of policy.Question.Ask: those of the Admin tier, those of NetworkPolicies
+// if they isolate the subject, and those of the Baseline tier if they do not. It calls decide with each decision and its flows.
+function ask({admin, allowing, baseline, isolated}, exempt, flows, matches, decide) {
+  const rules = (list, rest) => {
+    const passed = new Uint32Array(rest.length);
+    for (const rule of list) {
+      if (isEmpty(rest)) break;
+      const matched = matches(rule), action = rule.a || "Accept", both = rest.map((bits, w) => bits & word(matched, w));
+      if (isEmpty(both)) continue;
+      decide(action, rule, both, "");
+      rest = rest.map((bits, w) => bits & ~both[w]);
+      if (action === "Pass") both.forEach((bits, w) => { passed[w] |= bits; });
+    }
+    return rest.map((bits, w) => bits | passed[w]);
+  };
+  const rest = rules(admin, flows), end = (action, set, cause) => { if (!isEmpty(set)) decide(action, null, set, cause); };
+  if (isolated && exempt) end("Accept", rest, "exempt");
+  else if (isolated) end("Deny", rules(allowing, rest), "no rule");
+  else end("Accept", rules(baseline, rest), exempt ? "exempt" : "not isolated");
+}
+
 function newEngine(data) {
   const ends = [];
   data.classes.forEach((c, number) => {
@@ -131,46 +157,20 @@ function newEngine(data) {
     return set;
   }
 
-  const all = () => empty().fill(0xffffffff);
-  const word = (set, w) => set === null ? 0xffffffff : set[w];
-
-  // tier asks rules of a tier about the ends of rest, adds those that they accept to fit, and returns those that the next tier is asked about.
-  function tier(rest, fit, rules, d, service) {
-    const next = empty();
-    for (const rule of rules) {
-      const peers = matched(rule, d, service);
-      for (let w = 0; w < size; w++) {
-        const of = rest[w] & word(peers, w);
-        if (rule.a === "Accept") fit[w] |= of;
-        if (rule.a === "Pass") next[w] |= of;
-        rest[w] &= ~of;
-      }
-    }
-    for (let w = 0; w < size; w++) next[w] |= rest[w];
-    return next;
-  }
-
   // side returns the ends that policies allow a subject to exchange flows with in a direction; null for all.
   function side(subject, d, service, known) {
     const c = subject.c[d];
     if (!c.i && !c.a && !c.b) return null;
     const counts = rule => d === EGRESS || portsFit(data, rule, service, subject);
     const rulesOf = (of, list) => (of || []).flatMap(i => list[i].r[d] || []).filter(counts);
-    const admin = rulesOf(c.a, data.cluster), own = rulesOf(c.p, data.policies), baseline = c.i ? [] : rulesOf(c.b, data.cluster);
-    const key = [c.i ? 1 : 0, ...admin.map(r => r.id), "own", ...own.map(r => r.id), "baseline", ...baseline.map(r => r.id)].join();
+    const of = {admin: rulesOf(c.a, data.cluster), allowing: rulesOf(c.p, data.policies), baseline: rulesOf(c.b, data.cluster), isolated: c.i};
+    const key = [of.admin, of.allowing, c.i ? [] : of.baseline].map(rules => rules.map(r => r.id).join()).join(c.i ? " i " : " o ");
     let fit = known.get(key);
     if (fit) return fit;
     fit = empty();
-    let rest = tier(all(), fit, admin, d, service);
-    if (c.i) {
-      for (const rule of own) {
-        const peers = matched(rule, d, service);
-        for (let w = 0; w < size; w++) fit[w] |= rest[w] & word(peers, w);
-      }
-    } else {
-      rest = tier(rest, fit, baseline, d, service);
-      for (let w = 0; w < size; w++) fit[w] |= rest[w];
-    }
+    ask(of, false, empty().fill(0xffffffff), rule => matched(rule, d, service), (action, rule, flows) => {
+      if (action === "Accept") flows.forEach((bits, w) => { fit[w] |= bits; });
+    });
     known.set(key, fit);
     return fit;
   }

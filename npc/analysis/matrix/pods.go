@@ -62,11 +62,14 @@ func (w *pods) subject(p *npc.Pod) int {
 		for _, q := range isolating {
 			c.Policies = append(c.Policies, w.numbers[q])
 		}
-		for _, q := range w.view.Tier(policy.Admin, p, d) {
-			c.Admin = append(c.Admin, w.clusterNumbers[q])
-		}
-		for _, q := range w.view.Tier(policy.Baseline, p, d) {
-			c.Baseline = append(c.Baseline, w.clusterNumbers[q])
+		for _, q := range w.view.Choosing(p) {
+			switch number := w.clusterNumbers[q]; {
+			case len(q.Rules[d]) == 0:
+			case q.Tier == policy.Admin:
+				c.Admin = append(c.Admin, number)
+			default:
+				c.Baseline = append(c.Baseline, number)
+			}
 		}
 	}
 	w.Subjects = append(w.Subjects, out)

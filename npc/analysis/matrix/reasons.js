@@ -77,44 +77,38 @@ function outcomeText(q, outcome, of) {
   return ": " + outcome.reason;
 }
 
-// answer asks the policies in the order of the tiers, without one of the rules if that is not null. If report is set, it adds what they say.
+// answer asks the policies, without one of the rules of tiers if that is not null. If report is set, it adds what they say.
 function answer(q, without, report) {
   const c = q.pod.subject.c[q.d], a = {allowed: true, reason: "", by: null, cluster: [], policies: []};
-  if (askTier(q, a, c.a, without, report)) return a;
-  if (c.i) {
-    for (const i of c.b || []) if (report) a.cluster.push(tierHead(q.data.cluster[i]) + "is not asked, for a NetworkPolicy isolates the pod");
-  } else if (askTier(q, a, c.b, without, report)) {
-    return a;
-  }
-  if (q.toNode) {
-    a.reason = "own node";
-  } else if (c.i) {
-    askPolicies(q, a, c.p, report);
-  } else {
-    a.reason = "not isolated";
+  const of = (numbers, list) => (numbers || []).flatMap(i => (list[i].r[q.d] || []).map((rule, n) => ({rule, n, policy: list[i], a: rule.a})));
+  const [one, none] = [Uint32Array.of(1), Uint32Array.of(0)];
+  let asked = null;
+  const matched = item => {
+    const {rule, policy, n} = item, fits = matches(q, rule);
+    if (policy.t && report) {
+      if (asked !== policy) a.cluster.push(tierHead(policy) + "selects it");
+      asked = policy;
+      a.cluster.push("    rule " + (n + 1) + (rule.n || "") + ", " + rule.a + ": " + clusterRuleText(q, rule, fits));
+    }
+    return fits && !(without && without.rule === rule && without.policy === policy) ? one : none;
+  };
+  const rules = {admin: of(c.a, q.data.cluster), allowing: of(c.p, q.data.policies), baseline: of(c.b, q.data.cluster), isolated: c.i};
+  ask(rules, q.toNode, one, matched, (action, item, flows, cause) => {
+    if (action === "Pass") return;
+    a.allowed = action === "Accept";
+    a.reason = {"exempt": "own node", "no rule": "no rule allows it"}[cause] || cause || "a rule allows it";
+    if (item && item.policy.t) {
+      a.by = {rule: item.rule, policy: item.policy, text: item.policy.t + " policy " + item.policy.k + "/rule " + (item.n + 1) + (item.rule.n || "")};
+    }
+  });
+  if (report && !a.by && c.i) {
+    for (const i of c.b || []) a.cluster.push(tierHead(q.data.cluster[i]) + "is not asked, for a NetworkPolicy isolates the pod");
+    if (!q.toNode) reportPolicies(q, a, c.p);
   }
   return a;
 }
 
 function tierHead(p) { return "  " + p.t + " policy " + p.k + " (priority " + p.y + "): "; }
-
-// askTier reports whether a policy of a tier decides.
-function askTier(q, a, policies, without, report) {
-  for (const i of policies || []) {
-    const p = q.data.cluster[i];
-    if (report) a.cluster.push(tierHead(p) + "selects it");
-    for (const [n, rule] of (p.r[q.d] || []).entries()) {
-      const fits = matches(q, rule);
-      if (report) a.cluster.push("    rule " + (n + 1) + (rule.n || "") + ", " + rule.a + ": " + clusterRuleText(q, rule, fits));
-      if (!fits || without && without.rule === rule && without.policy === p) continue;
-      if (rule.a === "Pass") return false;
-      a.allowed = rule.a === "Accept";
-      a.by = {rule, policy: p, text: p.t + " policy " + p.k + "/rule " + (n + 1) + (rule.n || "")};
-      return true;
-    }
-  }
-  return false;
-}
 
 function clusterRuleText(q, rule, fits) {
   if (rule.x) return fits ? "matches everything, for it fails closed: " + rule.x : "matches nothing, for it is invalid: " + rule.x;
@@ -122,16 +116,14 @@ function clusterRuleText(q, rule, fits) {
   return rule.a === "Pass" ? "matches, and passes it to the next tier" : "matches";
 }
 
-function askPolicies(q, a, policies, report) {
-  [a.allowed, a.reason] = [false, "no rule allows it"];
+// reportPolicies adds what the policies say that isolate a pod.
+function reportPolicies(q, a, policies) {
   for (const i of policies || []) {
     const p = q.data.policies[i], rules = p.r[q.d] || [];
     const end = p.x ? ", and allows nothing: it is invalid: " + p.x : rules.length === 0 ? ", and has no rule" : "";
-    if (report) a.policies.push("  policy " + p.k + ": isolates" + end);
+    a.policies.push("  policy " + p.k + ": isolates" + end);
     for (const [n, rule] of rules.entries()) {
-      const fits = matches(q, rule);
-      if (fits) [a.allowed, a.reason] = [true, "a rule allows it"];
-      if (report) a.policies.push("    rule " + (n + 1) + ": " + (fits ? "allows it" : "no: " + misses(q, rule)));
+      a.policies.push("    rule " + (n + 1) + ": " + (matches(q, rule) ? "allows it" : "no: " + misses(q, rule)));
     }
   }
 }

@@ -213,7 +213,7 @@ func (a *around) rules(pods []*npc.Pod, d npc.Direction) iter.Seq[*policy.Rule] 
 			}
 			for _, q := range a.ClusterPolicies {
 				for i := range q.Written[d] {
-					if a.Selects(q, p) != cluster.Never && !yield(&q.Written[d][i].Rule) {
+					if a.Selects(q, p) != policy.Never && !yield(&q.Written[d][i].Rule) {
 						return
 					}
 				}

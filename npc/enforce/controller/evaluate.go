@@ -57,7 +57,7 @@ func (l Lookup) DeniedBy(f verdict.Flow, d npc.Direction) string {
 	if own == nil {
 		return ""
 	}
-	decision := j.side(own, d, nil).Evaluate(j.index, q)
+	decision := q.Evaluate(j.index, j.side(own, d, nil))
 	if by := decision.By; !decision.Allowed && by != nil {
 		return policy.DescribeRule(by.Tier, by.Policy, by.Number, j.tiers.RuleName(by.Policy, d, by.Number))
 	}
@@ -82,7 +82,7 @@ func (j *evaluator) hear(f verdict.Flow, w *group) (h hearing) {
 			return
 		}
 		h.Evaluated = true
-		decision := j.side(own, d, w).Evaluate(j.index, q)
+		decision := q.Evaluate(j.index, j.side(own, d, w))
 		h.decisions[d] = decision
 		if by := decision.By.Name(); !decision.Allowed || h.By == (verdict.By{}) {
 			h.Allowed, h.Direction, h.By = decision.Allowed, d, by
@@ -140,27 +140,28 @@ func (j *evaluator) side(p *index.Pod, d npc.Direction, w *group) *verdict.Side 
 
 // find computes what policies decide for a local pod in a direction, with the changes of a group if one is given.
 func (j *evaluator) find(p *index.Pod, d npc.Direction, w *group) (s verdict.Side) {
-	s.Isolated = j.isolation.Of(p)[d]
+	isolated := j.isolation.Of(p)[d]
 	if p.Unlabelled && j.tiers.Of(p).Denied[d] {
-		return verdict.Side{Isolated: true}
+		return verdict.Side{Isolated: policy.Always}
 	}
 	if w != nil && !j.config.LegacyNetpol { // where namespaces isolate, not policies
-		s.Isolated = false
+		isolated = false
 	}
 	for q, room := range j.isolation.Selecting(p) {
 		if !q.Isolates[d] || w.taker(named{p.Namespace, q.Key()}) != "" {
 			continue
 		}
-		if s.Isolated = s.Isolated || !j.config.LegacyNetpol; room {
-			s.Rules = append(s.Rules, q.Evaluated(d)...)
+		if isolated = isolated || !j.config.LegacyNetpol; room {
+			s.Allowing = append(s.Allowing, q.Evaluated(d)...)
 		}
 	}
 	for _, q := range w.isolating(p, d) {
-		s.Isolated = s.Isolated || !j.config.LegacyNetpol
-		s.Rules = append(s.Rules, asStaged(q.Evaluated(d))...)
+		isolated = isolated || !j.config.LegacyNetpol
+		s.Allowing = append(s.Allowing, asStaged(q.Evaluated(d))...)
 	}
 	for _, tier := range policy.Tiers {
 		s.Tiers[tier] = w.rules(j.tiers, p, tier, d)
 	}
+	s.Isolated = policy.FitOf(isolated)
 	return s
 }

@@ -119,7 +119,7 @@ func (w *group) isolating(p *index.Pod, d npc.Direction) (out []*networkpolicy.P
 
 // rules returns the rules of a tier that are asked about a pod in a direction, in order.
 func (w *group) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.Tier,
-	d npc.Direction) (out []verdict.NamedRule) {
+	d npc.Direction) (out []*verdict.NamedRule) {
 	var all []*clusterpolicy.Policy
 	for q := range enforced.Asked(p, tier, d) {
 		if w.taker(named{policy: q.Name}) == "" {
@@ -155,9 +155,9 @@ func (w *group) choosing(p *index.Pod, tier policy.Tier) (out []*clusterpolicy.P
 }
 
 // asStaged marks the rules of a staged policy.
-func asStaged(rules []verdict.NamedRule) []verdict.NamedRule {
-	for i := range rules {
-		rules[i].Staged = true
+func asStaged(rules []*verdict.NamedRule) []*verdict.NamedRule {
+	for _, r := range rules {
+		r.Staged = true
 	}
 	return rules
 }

@@ -3,8 +3,8 @@
 // The policies are those that the controller has: compiled, and by address. The answer is the rule that decides,
 // without reasons.
 //
-//	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
-//	decision := side.Evaluate(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})
+//	side := verdict.Side{Allowing: rules, Isolated: policy.Always} // what policies say of a pod in one direction
+//	decision := verdict.Question{Peer: address, PeerPod: owner, ...}.Evaluate(nodes, &side)
 //
 // It does not know which policies there are, nor what the kernel holds.
 package verdict
@@ -42,13 +42,7 @@ type By struct {
 }
 
 // Side is what policies say of a pod's flows in one direction.
-type Side struct {
-	// Tiers are the rules of ClusterNetworkPolicies, in order.
-	Tiers [len(policy.Tiers)][]NamedRule
-	// Rules are those of NetworkPolicies, and Isolated is set if any isolates the pod.
-	Rules    []NamedRule
-	Isolated bool
-}
+type Side = policy.Applied[*NamedRule]
 
 // Flow is a connection, or what stands for one in a protocol without connections, from and to addresses as the node
 // forwards its packets.
@@ -117,34 +111,25 @@ type Decision struct {
 	Passed [len(policy.Tiers)]*NamedRule
 }
 
-// Evaluate returns whether policies allow a flow, and by which rules.
-func (s *Side) Evaluate(nodes Nodes, q Question) (d Decision) {
-	for _, tier := range policy.Tiers {
-		if tier == policy.Baseline && s.Isolated {
-			continue
-		}
-		r := q.first(nodes, s.Tiers[tier])
-		if r != nil && r.Action != policy.Pass {
-			d.Allowed, d.By = r.Action == policy.Accept, r
-			return d
-		}
-		d.Passed[tier] = r
-	}
-	if d.Allowed = true; !q.Exempt && s.Isolated {
-		d.By = q.first(nodes, s.Rules)
-		d.Allowed = d.By != nil
-	}
+// Evaluate returns whether the policies of a side allow a flow, and by which rules.
+func (q Question) Evaluate(nodes Nodes, s *Side) (d Decision) {
+	ask := policy.Question[policy.Fit, *NamedRule]{Sets: policy.Fits(), Exempt: q.Exempt,
+		Action: func(r *NamedRule) policy.Action { return r.Action },
+		Matches: func(r *NamedRule) policy.Fit {
+			return policy.FitOf(q.portFits(&r.MergedRule) && q.peerFits(nodes, &r.MergedRule))
+		},
+		Decide: func(is policy.Decision[*NamedRule], _, _ policy.Fit) {
+			switch {
+			case is.Action != policy.Pass:
+				d.Allowed, d.By = is.Action == policy.Accept, is.Rule
+			case is.Rule.Tier == policy.Baseline.String():
+				d.Passed[policy.Baseline] = is.Rule
+			default:
+				d.Passed[policy.Admin] = is.Rule
+			}
+		}}
+	ask.Ask(s, policy.Always)
 	return d
-}
-
-// first returns the first rule that matches; nil if none does.
-func (q Question) first(nodes Nodes, rules []NamedRule) *NamedRule {
-	for i := range rules {
-		if r := &rules[i]; q.portFits(&r.MergedRule) && q.peerFits(nodes, &r.MergedRule) {
-			return r
-		}
-	}
-	return nil
 }
 
 func (q Question) portFits(r *policy.MergedRule) bool {

@@ -2,7 +2,6 @@ package reachability
 
 import (
 	"fmt"
-	"iter"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // cells divides classes into cells that are alike in one respect: as sources, or as destinations.
@@ -155,22 +153,4 @@ func (e *evaluation) distinctPeers(d npc.Direction) (out []endSet) {
 		}
 	}
 	return out
-}
-
-// all yields the rules of a choice.
-func (of choice) all() iter.Seq[*policy.Rule] {
-	return func(yield func(*policy.Rule) bool) {
-		for _, r := range of.rules {
-			if !yield(r) {
-				return
-			}
-		}
-		for _, rules := range of.tiers {
-			for _, r := range rules {
-				if !yield(r.Rule) {
-					return
-				}
-			}
-		}
-	}
 }

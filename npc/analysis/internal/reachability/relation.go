@@ -17,6 +17,11 @@ type endSet []uint64
 
 func (s endSet) has(i int) bool { return s == nil || s[i/64]&(1<<(i%64)) != 0 }
 
+// isEmpty reports whether no end is in the set.
+func (s endSet) isEmpty() bool {
+	return s != nil && !slices.ContainsFunc(s, func(word uint64) bool { return word != 0 })
+}
+
 func (s endSet) word(i int) uint64 {
 	if s == nil {
 		return ^uint64(0)
@@ -31,11 +36,18 @@ func (s endSet) add(of, and endSet) {
 	}
 }
 
-// remove removes the ends of another set.
-func (s endSet) remove(of endSet) {
+// with adds the ends that are in two other sets.
+func (s endSet) with(of, and endSet) endSet {
+	s.add(of, and)
+	return s
+}
+
+// less removes the ends of another set.
+func (s endSet) less(of endSet) endSet {
 	for w := range s {
 		s[w] &^= of.word(w)
 	}
+	return s
 }
 
 // evaluation is the policies of one view, evaluated for the ends of a partition. It holds what is the same for every
@@ -52,19 +64,8 @@ type evaluation struct {
 	choices [len(npc.Directions)][]choice
 }
 
-// choice is the rules that count for a pod in one direction: those of each tier in order, those of NetworkPolicies, and
-// whether the pod is isolated at all.
-type choice struct {
-	tiers    [len(policy.Tiers)][]tierRule
-	rules    []*policy.Rule
-	isolated bool
-}
-
-// tierRule is a rule of a cluster network policy.
-type tierRule struct {
-	*policy.Rule
-	action policy.Action
-}
+// choice is the rules that apply to a pod in one direction.
+type choice = policy.Applied[cluster.Rule]
 
 // newEvaluation returns an evaluation of no ends yet.
 func newEvaluation(p *Partition, v *view) *evaluation {
@@ -83,32 +84,12 @@ func (p *Partition) evaluate(v *view) *evaluation {
 		for _, d := range npc.Directions {
 			var of choice
 			if pod := e.pod(i); pod != nil {
-				of = v.choice(pod, d)
+				of = v.Applied(pod, d)
 			}
 			e.choices[d] = append(e.choices[d], of)
 		}
 	}
 	return e
-}
-
-// choice returns the policies that select a pod in a direction.
-func (v *view) choice(p *npc.Pod, d npc.Direction) (of choice) {
-	isolating, isolated := v.Isolating(p, d)
-	of.isolated = isolated
-	for _, q := range isolating {
-		for i := range q.Rules[d] {
-			of.rules = append(of.rules, &q.Rules[d][i])
-		}
-	}
-	for _, t := range policy.Tiers {
-		for _, q := range v.Tier(t, p, d) {
-			for i := range q.Written[d] {
-				r := &q.Written[d][i]
-				of.tiers[t] = append(of.tiers[t], tierRule{&r.Rule, r.Action})
-			}
-		}
-	}
-	return of
 }
 
 // pod returns the pod of an end, or nil.
@@ -218,23 +199,23 @@ func (e *evaluation) relation(s flow.Service) *Relation {
 // side returns the ends that policies allow a pod to exchange flows with in a direction.
 func (r *Relation) side(p *npc.Pod, d npc.Direction, of choice, known map[string]endSet) endSet {
 	of = r.onPorts(p, d, of)
-	if !of.isolated && len(of.tiers[policy.Admin])+len(of.tiers[policy.Baseline]) == 0 {
+	if of.Isolated == policy.Never && len(of.Tiers[policy.Admin])+len(of.Tiers[policy.Baseline]) == 0 {
 		return nil
 	}
 	key := r.key(of)
 	if fit, ok := known[key]; ok {
 		return fit
 	}
-	rest, fit := r.all(), r.newSet()
-	rest = r.tier(rest, fit, of.tiers[policy.Admin], d)
-	if of.isolated {
-		for _, rule := range of.rules {
-			fit.add(rest, r.matching(rule, d))
-		}
-	} else {
-		rest = r.tier(rest, fit, of.tiers[policy.Baseline], d)
-		fit.add(rest, nil)
-	}
+	fit := r.newSet()
+	q := policy.Question[endSet, cluster.Rule]{Action: cluster.Rule.Does,
+		Sets:    policy.Sets[endSet]{None: r.newSet, IsEmpty: endSet.isEmpty, With: endSet.with, Less: endSet.less},
+		Matches: func(rule cluster.Rule) endSet { return r.matching(rule.Rule, d) },
+		Decide: func(is policy.Decision[cluster.Rule], of, matched endSet) {
+			if is.Action == policy.Accept {
+				fit.add(of, matched)
+			}
+		}}
+	q.Ask(&of, r.all())
 	known[key] = fit
 	return fit
 }
@@ -244,56 +225,31 @@ func (r *Relation) onPorts(p *npc.Pod, d npc.Direction, of choice) choice {
 	if d == npc.Egress {
 		return of
 	}
-	matches := choice{isolated: of.isolated}
-	for _, rule := range of.rules {
-		if portsFit(rule, r.Service, p) {
-			matches.rules = append(matches.rules, rule)
-		}
-	}
-	for t, rules := range of.tiers {
+	matching := func(rules []cluster.Rule) (out []cluster.Rule) {
 		for _, rule := range rules {
 			if portsFit(rule.Rule, r.Service, p) {
-				matches.tiers[t] = append(matches.tiers[t], rule)
+				out = append(out, rule)
 			}
 		}
+		return out
+	}
+	matches := choice{Isolated: of.Isolated, Allowing: matching(of.Allowing)}
+	for t, rules := range of.Tiers {
+		matches.Tiers[t] = matching(rules)
 	}
 	return matches
 }
 
 // key returns a text that identifies a choice.
 func (r *Relation) key(of choice) string {
-	key := []byte{0}
-	if of.isolated {
-		key[0] = 1
-	}
-	for _, rules := range of.tiers {
+	key := []byte{byte(of.Isolated)}
+	for _, rules := range append(of.Tiers[:], of.Allowing) {
 		for _, rule := range rules {
 			key = binary.AppendUvarint(key, 1+r.numbers[rule.Rule])
 		}
 		key = append(key, 0)
 	}
-	for _, rule := range of.rules {
-		key = binary.AppendUvarint(key, 1+r.numbers[rule])
-	}
 	return string(key)
-}
-
-// tier asks the rules of a tier about the ends of rest. It adds those that they accept to fit, and returns those that
-// the next tier is asked about: the ones that no rule matches, and the ones that a rule passes on.
-func (r *Relation) tier(rest, fit endSet, rules []tierRule, d npc.Direction) (next endSet) {
-	next = r.newSet()
-	for _, rule := range rules {
-		peers := r.matching(rule.Rule, d)
-		switch rule.action {
-		case policy.Accept:
-			fit.add(rest, peers)
-		case policy.Pass:
-			next.add(rest, peers)
-		}
-		rest.remove(peers)
-	}
-	next.add(rest, nil)
-	return next
 }
 
 // matching returns the ends that match a rule in a direction: as its peers, and for egress with its ports. Those of

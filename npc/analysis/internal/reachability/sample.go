@@ -6,7 +6,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // Sample is sources and destinations whose policies decide alone: pods that own their addresses, which are no node's,
@@ -51,18 +50,10 @@ func sampled(v *cluster.View, ends []flow.End) *evaluation {
 
 // selected returns the policies that select the pod of an end, and numbers their rules.
 func (e *evaluation) selected(i int, d npc.Direction, peers *evaluation) *choice {
-	of := e.choice(e.pod(i), d)
-	number := func(r *policy.Rule) {
-		if _, known := peers.numbers[r]; !known {
-			peers.numbers[r] = uint64(len(peers.numbers))
-		}
-	}
-	for _, r := range of.rules {
-		number(r)
-	}
-	for _, rules := range of.tiers {
-		for _, r := range rules {
-			number(r.Rule)
+	of := e.Applied(e.pod(i), d)
+	for r := range of.All() {
+		if _, known := peers.numbers[r.Rule]; !known {
+			peers.numbers[r.Rule] = uint64(len(peers.numbers))
 		}
 	}
 	return &of

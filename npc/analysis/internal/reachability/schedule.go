@@ -50,14 +50,14 @@ func (e *edges) of(s *subjects, c *subjectClass, d npc.Direction) []int {
 		for f := range families {
 			own := c.ends[w][f]
 			if p := v.Pods[own.Pod]; p != nil {
-				e.add(w, v.choice(p, d), d, p)
+				e.add(w, v.Applied(p, d), d, p)
 			}
 			if !own.alone {
 				continue
 			}
 			for _, p := range s.claimants[w][own.Addr] {
 				for _, d := range npc.Directions {
-					e.add(w, v.choice(p, d), d, p)
+					e.add(w, v.Applied(p, d), d, p)
 				}
 			}
 		}
@@ -68,7 +68,7 @@ func (e *edges) of(s *subjects, c *subjectClass, d npc.Direction) []int {
 
 // add adds the edges of the policies that select a pod.
 func (e *edges) add(state int, of choice, d npc.Direction, p *npc.Pod) {
-	for r := range of.all() {
+	for r := range of.All() {
 		for _, port := range r.Ports {
 			if port.Name == "" {
 				e.addRange(port.Protocol, port.First, port.Last)

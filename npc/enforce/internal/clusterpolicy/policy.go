@@ -15,12 +15,14 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Policy is a compiled ClusterNetworkPolicy. It does not change.
+// Policy is a compiled ClusterNetworkPolicy. What it means does not change.
 type Policy struct {
 	policy.Cluster
 	// id identifies the policy as long as its tier and its subject stay: an edit of both these and the rules is a
 	// deletion and a creation.
 	id string
+	// evaluated holds the rules as package verdict evaluates them, once they were asked for.
+	evaluated [len(npc.Directions)][]*verdict.NamedRule
 }
 
 // Compile returns the policy of an API object, which must not be changed afterwards.
@@ -37,13 +39,15 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// Evaluated returns the policy's rules in a direction, as package verdict evaluates them.
-func (p *Policy) Evaluated(d npc.Direction) (out []verdict.NamedRule) {
-	for i, r := range p.Rules[d] {
-		out = append(out, verdict.NamedRule{MergedRule: r.MergedRule, Action: r.Action,
-			By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
+// Evaluated returns the policy's rules in a direction, as package verdict evaluates them. They are the same each time.
+func (p *Policy) Evaluated(d npc.Direction) []*verdict.NamedRule {
+	if p.evaluated[d] == nil {
+		for i, r := range p.Rules[d] {
+			p.evaluated[d] = append(p.evaluated[d], &verdict.NamedRule{MergedRule: r.MergedRule, Action: r.Action,
+				By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
+		}
 	}
-	return out
+	return p.evaluated[d]
 }
 
 // Selects reports whether a pod is the policy's subject.

@@ -17,7 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// Policy is a compiled NetworkPolicy with its names. It does not change.
+// Policy is a compiled NetworkPolicy with its names. What it means does not change.
 type Policy struct {
 	policy.Policy
 	Namespace, Name string
@@ -25,6 +25,8 @@ type Policy struct {
 	created         time.Time
 	// targetKey is the target as text; equal ones choose the same pods.
 	targetKey string
+	// evaluated holds the rules as package verdict evaluates them, once they were asked for.
+	evaluated [len(npc.Directions)][]*verdict.NamedRule
 }
 
 // Compile returns the policy of an API object, which must not be changed afterwards.
@@ -45,12 +47,15 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// Evaluated returns the policy's rules in a direction, as package verdict evaluates them.
-func (p *Policy) Evaluated(d npc.Direction) (out []verdict.NamedRule) {
-	for i, r := range p.Merged[d] {
-		out = append(out, verdict.NamedRule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
+// Evaluated returns the policy's rules in a direction, as package verdict evaluates them. They are the same each time.
+func (p *Policy) Evaluated(d npc.Direction) []*verdict.NamedRule {
+	if p.evaluated[d] == nil {
+		for i, r := range p.Merged[d] {
+			p.evaluated[d] = append(p.evaluated[d],
+				&verdict.NamedRule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
+		}
 	}
-	return out
+	return p.evaluated[d]
 }
 
 // Key returns the policy's namespace/name.
