@@ -55,11 +55,17 @@ func (v *View) Applied(p *npc.Pod, d npc.Direction) (of policy.Applied[Rule]) {
 		}
 	}
 	for _, q := range v.Choosing(p) {
-		for i := range q.Written[d] {
-			of.Tiers[q.Tier] = append(of.Tiers[q.Tier], Rule{&q.Written[d][i].Rule, q, i + 1})
-		}
+		of.Tiers[q.Tier] = append(of.Tiers[q.Tier], WrittenRules(q, d)...)
 	}
 	return of
+}
+
+// WrittenRules returns the rules of a cluster network policy for a direction, as they are written.
+func WrittenRules(q *policy.Cluster, d npc.Direction) (rules []Rule) {
+	for i := range q.Written[d] {
+		rules = append(rules, Rule{&q.Written[d][i].Rule, q, i + 1})
+	}
+	return rules
 }
 
 // Restricted reports whether policies may deny a pod something in a direction: a NetworkPolicy isolates it, or a

@@ -145,26 +145,34 @@ type answer struct {
 	policies        []PolicyReason
 }
 
+// decide asks rules about the flow, and calls a function with each decision except to pass the flow on.
+func (q question) decide(
+	rules policy.Applied[cluster.Rule], matches func(cluster.Rule) policy.Fit, decided func(policy.Decision[cluster.Rule]),
+) {
+	ask := policy.Question[policy.Fit, cluster.Rule]{Sets: policy.Fits(), Exempt: q.exempt != "",
+		Action: cluster.Rule.Does, Matches: matches,
+		Decide: func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
+			if d.Action != policy.Pass {
+				decided(d)
+			}
+		}}
+	ask.Ask(&rules, policy.Always)
+}
+
 // answer asks the policies without one of the rules; nil for all of them.
 func (q question) answer(without *Decision) (a answer) {
 	applied := q.Applied(q.own.pod, q.direction)
-	ask := policy.Question[policy.Fit, cluster.Rule]{Sets: policy.Fits(), Exempt: q.exempt != "",
-		Action: cluster.Rule.Does}
-	ask.Matches = func(r cluster.Rule) policy.Fit {
+	q.decide(applied, func(r cluster.Rule) policy.Fit {
 		if r.Of == nil {
 			return policy.FitOf(q.fit(*r.Rule) == policy.Always)
 		}
 		return policy.FitOf(q.askTier(&a, r, without))
-	}
-	ask.Decide = func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
-		if d.Action != policy.Pass {
-			a.Outcome = q.outcome(d)
-		}
-	}
-	ask.Ask(&applied, policy.Always)
+	}, func(d policy.Decision[cluster.Rule]) { a.Outcome = q.outcome(d) })
 	if a.By == nil && applied.Isolated == policy.Always {
 		q.skipBaseline(&a)
-		q.networkPolicies(&a)
+		if q.exempt == "" {
+			q.networkPolicies(&a)
+		}
 	}
 	return a
 }
@@ -194,9 +202,6 @@ func (q question) outcome(d policy.Decision[cluster.Rule]) Outcome {
 
 // networkPolicies adds what the policies say that isolate a pod.
 func (q question) networkPolicies(a *answer) {
-	if q.exempt != "" {
-		return
-	}
 	isolating, _ := q.Isolating(q.own.pod, q.direction)
 	for _, p := range isolating {
 		r := PolicyReason{Policy: p.Key()}
@@ -261,32 +266,21 @@ func (q question) outcomes() (found outcomes) {
 		q.Unreadable.Namespaces.Lacks(pod.Namespace) || !q.LegacyNetpol && hidden) {
 		applied.Isolated = policy.Maybe
 	}
-	for t := range applied.Tiers {
-		applied.Tiers[t] = nil
-	}
+	applied.Tiers = [len(policy.Tiers)][]cluster.Rule{}
+	chooses := map[*policy.Cluster]policy.Fit{nil: policy.Always} // nil stands for NetworkPolicies
 	for _, p := range q.ClusterPolicies {
-		if q.Selects(p, pod) == policy.Never {
-			continue
-		}
-		for i := range p.Written[q.direction] {
-			applied.Tiers[p.Tier] = append(applied.Tiers[p.Tier], cluster.Rule{Rule: &p.Written[q.direction][i].Rule, Of: p})
+		if fit := q.Selects(p, pod); fit != policy.Never {
+			chooses[p] = fit
+			applied.Tiers[p.Tier] = append(applied.Tiers[p.Tier], cluster.WrittenRules(p, q.direction)...)
 		}
 	}
-	ask := policy.Question[policy.Fit, cluster.Rule]{Sets: policy.Fits(), Exempt: q.exempt != "",
-		Action: cluster.Rule.Does}
-	ask.Matches = func(r cluster.Rule) policy.Fit {
-		fit := q.fit(*r.Rule)
-		if r.Of != nil {
-			fit = min(fit, q.Selects(r.Of, pod))
-		}
-		return fit
-	}
-	ask.Decide = func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
+	q.decide(applied, func(r cluster.Rule) policy.Fit {
+		return min(q.fit(*r.Rule), chooses[r.Of])
+	}, func(d policy.Decision[cluster.Rule]) {
 		// A policy that could not be read may allow what no rule does.
 		found.allows = found.allows || d.Action == policy.Accept || d.Cause == policy.NoRule && hidden
 		found.denies = found.denies || d.Action == policy.Deny
-	}
-	ask.Ask(&applied, policy.Always)
+	})
 	return found
 }
 

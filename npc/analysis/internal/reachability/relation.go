@@ -30,20 +30,15 @@ func (s endSet) word(i int) uint64 {
 }
 
 // add adds the ends of a set that are in another one too.
-func (s endSet) add(of, and endSet) {
+func (s endSet) add(of, and endSet) endSet {
 	for w := range s {
 		s[w] |= of[w] & and.word(w)
 	}
-}
-
-// with adds the ends that are in two other sets.
-func (s endSet) with(of, and endSet) endSet {
-	s.add(of, and)
 	return s
 }
 
-// less removes the ends of another set.
-func (s endSet) less(of endSet) endSet {
+// remove removes the ends of another set.
+func (s endSet) remove(of endSet) endSet {
 	for w := range s {
 		s[w] &^= of.word(w)
 	}
@@ -208,7 +203,7 @@ func (r *Relation) side(p *npc.Pod, d npc.Direction, of choice, known map[string
 	}
 	fit := r.newSet()
 	q := policy.Question[endSet, cluster.Rule]{Action: cluster.Rule.Does,
-		Sets:    policy.Sets[endSet]{None: r.newSet, IsEmpty: endSet.isEmpty, With: endSet.with, Less: endSet.less},
+		Sets:    policy.Sets[endSet]{None: r.newSet, IsEmpty: endSet.isEmpty, With: endSet.add, Less: endSet.remove},
 		Matches: func(rule cluster.Rule) endSet { return r.matching(rule.Rule, d) },
 		Decide: func(is policy.Decision[cluster.Rule], of, matched endSet) {
 			if is.Action == policy.Accept {
