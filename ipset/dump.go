@@ -28,6 +28,19 @@ func (c *Conn) List(prefix string) ([]Listing, error) {
 	return sets, errors.Wrapf(err, "listing sets %s*", printable(prefix))
 }
 
+// ListNamed returns the named sets, with their elements. It leaves out those that do not exist.
+func (c *Conn) ListNamed(names []string) ([]Listing, error) {
+	var out []Listing
+	for _, name := range names {
+		sets, err := c.dump(name, name, false)
+		if err != nil && !errors.Is(err, errNotFound) {
+			return nil, errors.Wrapf(err, "listing set %s", printable(name))
+		}
+		out = append(out, sets...)
+	}
+	return out, nil
+}
+
 // header returns the header of one set. It fails if there is no such set.
 func (c *Conn) header(name string) (Header, error) {
 	sets, err := c.dump(name, name, true)

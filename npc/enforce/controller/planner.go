@@ -51,7 +51,7 @@ func (p Planner) SetDrift(f npc.Family, headers []ipset.Header) []string {
 	return p.c.state.tables[f].Sets.Drift(headers)
 }
 
-// MemberDrift describes the same by the sets' members.
+// MemberDrift describes the same by the members of some sets.
 func (p Planner) MemberDrift(f npc.Family, listings []ipset.Listing) []string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

@@ -103,12 +103,8 @@ func TestDriftIsFound(t *testing.T) {
 			if c.chains != nil {
 				c.chains(seen)
 			}
-			headers := make([]ipset.Header, 0, len(sets))
-			for _, l := range sets {
-				headers = append(headers, l.Header)
-			}
-			quick := append(n.Sets.Drift(headers), n.Chains.Drift(seen)...)
-			found := append(n.Sets.MemberDrift(sets), n.Chains.Drift(seen)...)
+			quick := append(n.Sets.Drift(headers(sets)), n.Chains.Drift(seen)...)
+			found := append(n.Sets.MemberDrift(sets), quick...)
 			if c.deep == (len(quick) > 0) && c.want != "" || c.want == "" && len(found) > 0 ||
 				c.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], c.want)) {
 				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)

@@ -160,13 +160,8 @@ func (ss *Sets) Drift(headers []ipset.Header) []string {
 	return drift
 }
 
-// MemberDrift describes the same by the members.
-func (ss *Sets) MemberDrift(listings []ipset.Listing) []string {
-	headers := make([]ipset.Header, 0, len(listings))
-	for _, l := range listings {
-		headers = append(headers, l.Header)
-	}
-	drift := ss.Drift(headers)
+// MemberDrift describes the same by the members of some sets.
+func (ss *Sets) MemberDrift(listings []ipset.Listing) (drift []string) {
 	for _, l := range listings {
 		s := ss.byName[l.Name]
 		if s == nil || !s.wanted || s.initial != nil || len(l.Members) != s.members.Count() {

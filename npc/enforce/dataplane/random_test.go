@@ -65,7 +65,7 @@ func TestAnyHistoryLeavesNothing(t *testing.T) {
 
 func (h *history) drift() []string {
 	sets, seen := h.kernel.Read()
-	return slices.Concat(h.Sets.MemberDrift(sets), h.Chains.Drift(seen))
+	return slices.Concat(h.Sets.Drift(headers(sets)), h.Sets.MemberDrift(sets), h.Chains.Drift(seen))
 }
 
 // step is one change, or one plan.

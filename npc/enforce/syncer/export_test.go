@@ -39,7 +39,7 @@ func (s *Syncer) Conclude(ctx context.Context) (drift, ended bool) {
 
 // WatchAll is what Run does every readEvery.
 func (s *Syncer) WatchAll(ctx context.Context) bool {
-	s.watcher.lastRead = time.Time{}
+	s.watcher.lastRead, s.watcher.setsAt, s.watcher.members = time.Time{}, time.Time{}, turns{}
 	return s.watchToTheEnd(ctx)
 }
 
@@ -80,6 +80,15 @@ func (s faultySets) List(prefix string) ([]ipset.Listing, error) {
 		}
 	}
 	return s.setStore.List(prefix)
+}
+
+func (s faultySets) ListNamed(names []string) ([]ipset.Listing, error) {
+	if s.faults.List != nil {
+		if err := s.faults.List(); err != nil {
+			return nil, err
+		}
+	}
+	return s.setStore.ListNamed(names)
 }
 
 func (s faultySets) Headers(prefix string) ([]ipset.Header, error) {
@@ -236,3 +245,6 @@ func LeftOf(u iptables.Update, set, list string) iptables.Update {
 	r.followsRejection(&ipset.OpError{Kind: ipset.Add, Set: list, Elements: []ipset.Element{{Entry: ipset.Member(set)}}})
 	return r.withoutRejected(u)
 }
+
+// NewTurns returns what chooses the sets whose members are read.
+func NewTurns(now time.Time) func([]ipset.Header, time.Time) []string { return (&turns{at: now}).due }

@@ -35,6 +35,7 @@ type setStore interface {
 	Apply([]ipset.Op) error
 	Headers(prefix string) ([]ipset.Header, error)
 	List(prefix string) ([]ipset.Listing, error)
+	ListNamed(names []string) ([]ipset.Listing, error)
 	Close() error
 }
 

@@ -3,6 +3,7 @@ package syncer
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,9 @@ type watcher struct {
 	failClosed failclosed.Reporter
 	conflicts  ipowner.Watcher
 
+	// lastRead is when all chains were last read. Members are read a few sets at a time.
 	lastRead time.Time
+	members  turns
 	// setsAt and chainsAt are when sets and chains may be looked at again, by what the last look cost.
 	setsAt, chainsAt time.Time
 	// unsyncedAt is when chains that were written may be read again.
@@ -62,7 +65,7 @@ func newWatcher(c *controller.Controller, kernels []*kernel, x *Metrics, log *sl
 	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log,
 		failClosed: failclosed.Reporter{Log: log},
 		conflicts:  ipowner.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast},
-		reading: reading{done: make(chan struct{}, 1)}}
+		members: turns{at: time.Now()}, reading: reading{done: make(chan struct{}, 1)}}
 }
 
 // problems describes what keeps drift from being found or repaired.
@@ -92,7 +95,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) bool {
 		w.lastRead = now
 	}
 	w.found = nil
-	w.err = w.lookAtSets(all)
+	w.err = w.lookAtSets()
 	due, err := w.chainsDue(all)
 	if w.err == nil {
 		w.err = err
@@ -148,38 +151,61 @@ func (w *watcher) finish(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// lookAtSets compares the sets with what the controller knows: all members, or only their number.
-func (w *watcher) lookAtSets(all bool) error {
+// lookAtSets compares the sets with what the controller knows: the number of their members, and the members of those
+// whose turn it is.
+func (w *watcher) lookAtSets() error {
 	start := time.Now()
 	known := slices.ContainsFunc(w.kernels, func(k *kernel) bool { return k.setsKnown })
-	if !all && start.Before(w.setsAt) || !known {
+	if start.Before(w.setsAt) || !known {
 		return nil
 	}
 	// Sets are not divided by family: one listing serves both.
 	conn := w.kernels[0].sets
-	var headers []ipset.Header
-	var listings []ipset.Listing
-	var err error
-	if all {
-		listings, err = conn.List(naming.SetPrefix)
-	} else {
-		headers, err = conn.Headers(naming.SetPrefix)
-	}
+	headers, err := conn.Headers(naming.SetPrefix)
 	if err != nil {
 		return errors.Wrap(err, "listing the sets")
 	}
+	listings, err := conn.ListNamed(w.members.due(headers, start))
+	if err != nil {
+		return errors.Wrap(err, "reading the members of sets")
+	}
 	for _, k := range w.kernels {
-		switch {
-		case !k.setsKnown:
-		case all:
-			k.setsKnown = !w.drifted(k, "set", w.planner.MemberDrift(k.family, listings))
-		default:
-			k.setsKnown = !w.drifted(k, "set", w.planner.SetDrift(k.family, headers))
+		if k.setsKnown {
+			drift := append(w.planner.SetDrift(k.family, headers), w.planner.MemberDrift(k.family, listings)...)
+			k.setsKnown = !w.drifted(k, "set", drift)
 		}
 	}
 	// A promise of two seconds is kept with any number of sets.
 	w.setsAt = start.Add(min(time.Since(start)*watchShare, longestShare))
 	return nil
+}
+
+// turns divides the reading of members among looks: nothing waits until the members of all sets are read.
+type turns struct {
+	last string    // the name of the set that was read last
+	at   time.Time // when it was
+}
+
+// due returns the sets whose members are to be read, so that all are read every readEvery. It takes at least one.
+func (t *turns) due(headers []ipset.Header, now time.Time) (names []string) {
+	sizes, all := map[string]int{}, 0
+	for _, h := range headers {
+		sizes[h.Name] = 1 + int(h.Elements)
+		all += sizes[h.Name]
+	}
+	sorted := slices.Sorted(maps.Keys(sizes))
+	from, found := slices.BinarySearch(sorted, t.last)
+	if found {
+		from++
+	}
+	part := min(1, float64(now.Sub(t.at))/float64(readEvery))
+	t.at = now
+	for left := part * float64(all); left > 0 && len(names) < len(sorted); {
+		t.last = sorted[(from+len(names))%len(sorted)]
+		left -= float64(sizes[t.last])
+		names = append(names, t.last)
+	}
+	return names
 }
 
 // chainsDue returns the chains that may have changed; those of every family if all is set.

@@ -16,6 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
@@ -371,4 +372,37 @@ func TestTwoOnOneNode(t *testing.T) {
 			t.Errorf("readiness does not ask for another weave-npc: %q", ready)
 		}
 	})
+}
+
+// TestMembersAreReadInTurns: each set once in every readEvery, and no more at once than the time that went by asks for.
+func TestMembersAreReadInTurns(t *testing.T) {
+	var headers []ipset.Header
+	for i, elements := range []uint32{99, 0, 99, 49, 49} {
+		headers = append(headers, ipset.Header{Set: ipset.Set{Name: "weave-" + string(rune('a'+i))}, Elements: elements})
+	}
+	for _, c := range []struct {
+		name  string
+		after []time.Duration
+		want  string
+	}{
+		{"each at least once", slices.Repeat([]time.Duration{time.Second}, 5), "a b,c d e a"},
+		{"a part by the time", []time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second}, "a b,c,d e,a"},
+		{"all at once after long", []time.Duration{time.Hour, time.Second}, "a,b,c,d,e a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := time.Now()
+			members := syncer.NewTurns(now)
+			var got []string
+			for _, d := range c.after {
+				now = now.Add(d)
+				got = append(got, strings.ReplaceAll(strings.Join(members(headers, now), ","), "weave-", ""))
+			}
+			if text := strings.Join(got, " "); text != c.want {
+				t.Errorf("read %q, want %q", text, c.want)
+			}
+		})
+	}
+	if names := syncer.NewTurns(time.Now())(nil, time.Now().Add(time.Hour)); len(names) != 0 {
+		t.Errorf("read %q where there is no set", names)
+	}
 }
