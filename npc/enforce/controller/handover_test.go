@@ -85,3 +85,33 @@ func TestS93_IsolatedSubjectsMoveWithTheirPeers(t *testing.T) {
 		h.check()
 	}
 }
+
+// TestS93_ASubjectMovesWithItsNamespaceAsAPeer relabels the namespace of pods that either an Admin policy denies each
+// other, or the NetworkPolicy that no longer has the namespace among its peers, also across restarts.
+func TestS93_ASubjectMovesWithItsNamespaceAsAPeer(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted_%t", restarted), func(t *testing.T) {
+			h := newHistory(t, t)
+			h.setNamespace("a", map[string]string{"x": "1"})
+			for i, name := range []string{"client", "server"} {
+				h.setPod(npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"app": name},
+					Addrs: fixture.Addrs(fmt.Sprintf("10.32.1.%[1]d fd32:1::%[1]d", i+2))})
+			}
+			h.setClusterPolicy(fixture.ClusterPolicy(t, "admin", `{tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {x: "1"}}},
+				egress: [{action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]}`))
+			h.setPolicy(fixture.Policy(t, "a/p", `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress],
+				egress: [{to: [{namespaceSelector: {matchLabels: {x: "1"}}}]}]}`))
+			h.Sync()
+			h.check()
+			for _, x := range []string{"2", "1"} {
+				was := h.begin(func() { h.setNamespace("a", map[string]string{"x": x}) })
+				if restarted { // the list of namespaces that then has no members has no family
+					h.killed(0)
+					h = h.successor(t)
+				}
+				h.evaluateTransition(transition{kind: "namespace", before: was.evaluated(), after: h.state.evaluated()}, was.node, func(string) {})
+				h.check()
+			}
+		})
+	}
+}

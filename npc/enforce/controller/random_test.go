@@ -40,7 +40,7 @@ type history struct {
 	past []state
 	// evaluated is how many packets were evaluated.
 	evaluated int
-	// plain is set if no rule has a protocol or a port.
+	// plain is set if no rule has a protocol or a port, or too many packets were to be evaluated: one stands for all.
 	plain    bool
 	sharding networkpolicy.Sharding
 }

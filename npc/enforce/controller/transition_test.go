@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
+	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
@@ -54,7 +56,29 @@ func (h *generator) reconcileTiers() {
 	if h.chance(50, "the rest is accepted") {
 		h.setClusterPolicy(acceptingTheRest(h.t))
 	}
+	if h.chance(10, "namespaces are peers and subjects") {
+		h.namespacesAsPeersAndSubjects()
+	}
 	h.Sync()
+}
+
+// namespacesAsPeersAndSubjects has an Admin policy deny all to or from the pods of some namespaces, and a NetworkPolicy
+// allow whole namespaces.
+func (h *generator) namespacesAsPeersAndSubjects() {
+	h.plain = true // there are many pods
+	selector := func() string {
+		return pick(h, []string{`{matchLabels: {x: "1"}}`, `{matchLabels: {x: "2"}}`, `{matchLabels: {"y": "1"}}`}, "selector")
+	}
+	d := pick(h, [][3]string{{"Ingress", "ingress", "from"}, {"Egress", "egress", "to"}}, "direction")
+	h.setClusterPolicy(fixture.ClusterPolicy(h.t, "y", `{tier: Admin, priority: 0, subject: {namespaces: `+selector()+`},
+		`+d[1]+`: [{action: Deny, `+d[2]+`: [{namespaces: {}}]}]}`))
+	for i, n := range someNamespaces {
+		for j, name := range []string{"m", "n"} {
+			addrs := fixture.Addrs(fmt.Sprintf("10.32.1.%[1]d fd32:1::%[1]d", 2*i+j+1))
+			h.setPod(npc.Pod{Namespace: n, Name: name, UID: types.UID(n + name), Node: cluster.Node, Addrs: addrs})
+		}
+		h.setPolicy(fixture.Policy(h.t, n+"/s", `{podSelector: {}, policyTypes: [`+d[0]+`], `+d[1]+`: [{`+d[2]+`: [{namespaceSelector: `+selector()+`}]}]}`))
+	}
 }
 
 // acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it

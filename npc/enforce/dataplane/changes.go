@@ -1,9 +1,12 @@
 package dataplane
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/members"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -20,7 +23,7 @@ type memberChange struct {
 // changeOf returns a change of a set that does nothing yet.
 func changeOf(s *Set) *memberChange {
 	is := s.order
-	is.Peers = s.asked && !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort)
+	is.Peers = s.asked && !s.fixed && s.Type != ipset.HashNet
 	is.Height = heightOf(s)
 	return &memberChange{SetChange: order.SetChange[*Set]{Of: s, Set: is}}
 }
@@ -92,8 +95,7 @@ func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
 // planTiers plans what orderTiers took out of the changes; the rest is planned.
 func (p *planner) planTiers(plan order.Plan[*Set]) {
 	for to, ops := range map[*[]ipset.Op][]order.Op[*Set]{&p.tx.Close: plan.Close, &p.tx.AddAfterRestore: plan.Enter,
-		&p.tx.DeleteDispatch: plan.Leave,
-		&p.tx.Open:           plan.Open} {
+		&p.tx.DeleteDispatch: plan.Leave, &p.tx.Open: plan.Open} {
 		for _, op := range ops {
 			*to = appendMembers(*to, op.Kind, op.Of, op.Entries)
 		}
@@ -103,6 +105,9 @@ func (p *planner) planTiers(plan order.Plan[*Set]) {
 
 // held returns what else the order of changes depends on.
 func (ss *Sets) held() (k order.Kernel[*Set]) {
+	k.Members = func(name string) iter.Seq2[ipset.Entry, members.State] {
+		return cmp.Or(ss.byName[name], &Set{}).States() // another program may have put its own set into a list
+	}
 	for _, s := range ss.byName {
 		if s.exists && (s.order.Evaluation == order.Tail || s.order.Evaluation == order.BaselineList) {
 			k.Tails = append(k.Tails, order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: s.State})

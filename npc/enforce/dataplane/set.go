@@ -293,7 +293,7 @@ func (ss *Sets) takeList(name string) *Set {
 	}
 	delete(ss.other.byName, name)
 	delete(ss.other.marked, s)
-	s.sets, s.kept, s.stays = ss, nil, false
+	s.sets, s.kept, s.stays, s.asked = ss, nil, false, s.exists // this family's rules may ask for it
 	ss.byName[name] = s
 	return s
 }

@@ -23,6 +23,7 @@
 package order
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -65,6 +66,8 @@ type Kernel[T any] struct {
 	Closed *HeldSet[T]
 	// Unwritten are sets that dispatch to Admin policies by rules that are not in the kernel yet.
 	Unwritten []HeldSet[T]
+	// Members yields the entries of a set.
+	Members func(name string) iter.Seq2[ipset.Entry, members.State]
 }
 
 // HeldSet is a set that the kernel has.
@@ -175,6 +178,12 @@ func (o *planner[T]) lookAtPeer(c *SetChange[T], e ipset.Entry) {
 		record(&o.targets, e.Prefix.Addr())
 	}
 	if len(c.Flushed) > 0 || !c.Peers {
+		return
+	}
+	if e.Set != "" { // the pods of a namespace
+		for member := range o.kernel.Members(e.Set) {
+			record(&o.peers, member.Prefix.Addr())
+		}
 		return
 	}
 	a := e.Prefix.Addr()

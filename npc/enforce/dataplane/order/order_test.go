@@ -2,6 +2,8 @@ package order_test
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -94,6 +96,14 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(7), nil)},
 			"close: closed +1, held -1, old -1; change: deny +7; open: new +1, held +1, closed -1"},
+		"also if the peer is a set that another is in": {
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+				change("spaces", v1, []ipset.Entry{{Set: "both"}}, nil)},
+			"close: closed +1, held -1, old -1; change: spaces +both; open: new +1, held +1, closed -1"},
+		"but not if it alone is in that set": {
+			[]*order.SetChange[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+				change("spaces", v1, []ipset.Entry{{Set: "own"}}, nil)},
+			"change: old -1, new +1, spaces +own"},
 		"an address whose Admin list was another pod's leaves its tail until a later plan": {
 			[]*order.SetChange[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)}},
 			"close: closed +1, held -1, admin -1"},
@@ -121,6 +131,9 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 					return members.State{Exists: is, Wanted: is}
 				}}},
 				Closed: &order.HeldSet[string]{Of: "closed", Direction: npc.Egress, State: never},
+				Members: func(name string) iter.Seq2[ipset.Entry, members.State] {
+					return maps.All(map[string]map[ipset.Entry]members.State{"own": {entries(1)[0]: {}}, "both": {entries(1)[0]: {}, entries(7)[0]: {}}}[name])
+				},
 			}
 			plan, ordered := order.Of(c.changes, func() order.Kernel[string] { return k })
 			if !ordered {
@@ -152,6 +165,10 @@ func texts(of, sign string, entries []ipset.Entry) []string {
 	}
 	text := of
 	for _, e := range entries {
+		if e.Set != "" {
+			text += " " + sign + e.Set
+			continue
+		}
 		text += fmt.Sprint(" ", sign, e.Prefix.Addr().As4()[3])
 	}
 	return []string{text}

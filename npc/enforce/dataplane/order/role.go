@@ -71,7 +71,7 @@ type Set struct {
 	Evaluation Evaluation
 	// Direction is that of the packets of local pods.
 	Direction npc.Direction
-	// Peers is set for a set of addresses that rules in the kernel may ask for.
+	// Peers is set for a set of addresses, or of such sets, that rules in the kernel may ask for.
 	Peers bool
 	// Height is that of a set of local pods above the rules that it leads to; less than 0 for one that leads nowhere.
 	Height int
