@@ -1,6 +1,7 @@
 package host
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,12 +13,15 @@ import (
 )
 
 // BypassReason returns why packets of local pods bypass iptables, and what to do about it. It is empty if no reason is
-// known.
-func (a Attachment) BypassReason(fs []npc.Family) string {
+// known. It asks ofNode whether an address is a node's.
+func (a Attachment) BypassReason(fs []npc.Family, ofNode func(netip.Addr) bool) string {
 	if _, err := netlink.LinkByName("kube-ipvs0"); err == nil {
 		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): " +
 			"what it forwards to pods does not pass FORWARD; " +
 			"use its iptables or nftables mode"
+	}
+	if why := ipvsReason(ofNode); why != "" {
+		return why
 	}
 	for _, bridge := range a.Bridges() {
 		for _, f := range fs {

@@ -26,11 +26,12 @@ func within(ranges ...string) func(netip.Addr) bool {
 }
 
 func TestBypassReason(t *testing.T) {
+	noNode := func(netip.Addr) bool { return false }
 	families := []npc.Family{npc.IPv4, npc.IPv6}
 	named := Attachment{Interface: "blind0"}
 	byRange := Attachment{InRange: within("10.32.1.0/24")}
 	elsewhere := Attachment{InRange: within("10.32.2.0/24")}
-	if why := named.BypassReason(families); why != "" {
+	if why := named.BypassReason(families, noNode); why != "" {
 		t.Errorf("without a bridge: %q", why)
 	}
 	add := func(name string) netlink.Link {
@@ -56,17 +57,17 @@ func TestBypassReason(t *testing.T) {
 				t.Fatalf("the kernel has no br_netfilter: %v", err)
 			}
 			for _, a := range []Attachment{named, byRange} {
-				if why := a.BypassReason(families); strings.Contains(why, f) != bypassed {
+				if why := a.BypassReason(families, noNode); strings.Contains(why, f) != bypassed {
 					t.Errorf("%s=%s: %q", f, value, why)
 				}
 			}
-			if why := elsewhere.BypassReason(families); why != "" {
+			if why := elsewhere.BypassReason(families, noNode); why != "" {
 				t.Errorf("a bridge without pods: %q", why)
 			}
 		}
 	}
 	ipvs := add("kube-ipvs0")
-	if why := named.BypassReason(families); !strings.Contains(why, "IPVS") {
+	if why := named.BypassReason(families, noNode); !strings.Contains(why, "IPVS") {
 		t.Errorf("with kube-ipvs0: %q", why)
 	}
 	_ = netlink.LinkDel(ipvs)

@@ -135,7 +135,8 @@ func (d *daemon) notReady() string {
 	if why := host.Missing(d.attachment.Interface); why != "" {
 		return why
 	}
-	return d.attachment.BypassReason(d.families)
+	lookup := d.controller.Lookup()
+	return d.attachment.BypassReason(d.families, func(a netip.Addr) bool { return lookup.NameOf(a) == "node" })
 }
 
 // newSyncer passes the addresses of this node to a controller, and returns its syncer.
