@@ -33,7 +33,7 @@ type Conn struct {
 func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, errors.Wrap(errUnsupported, "opening a netfilter netlink socket")
+		return nil, errors.Wrap(ErrUnsupported, "opening a netfilter netlink socket")
 	}
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netfilter netlink socket")
@@ -108,7 +108,7 @@ func (c *Conn) checkProtocol() error {
 		return errors.Wrap(err, "asking for the ipset protocol")
 	}
 	if highest < nl.IPSET_PROTOCOL || lowest > nl.IPSET_PROTOCOL {
-		return errors.Wrapf(errUnsupported, "ipset protocol %d: the kernel speaks %d to %d",
+		return errors.Wrapf(ErrUnsupported, "ipset protocol %d: the kernel speaks %d to %d",
 			nl.IPSET_PROTOCOL, lowest, highest)
 	}
 	c.slots = highest == slotProtocol
@@ -121,7 +121,7 @@ func protocolError(p packet) error {
 	case err != nil:
 		return err
 	case unix.Errno(code) == unix.EINVAL:
-		return errors.Wrap(errUnsupported, "the kernel has no ip_set")
+		return errors.Wrap(ErrUnsupported, "the kernel has no ip_set")
 	case unix.Errno(code) == unix.EPERM:
 		return errors.Wrap(unix.EPERM, "CAP_NET_ADMIN is needed")
 	}

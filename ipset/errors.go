@@ -20,7 +20,7 @@ const (
 	errNotFound    ErrorKind = "set does not exist"
 	ErrExists      ErrorKind = "a different set of that name exists"
 	errFull        ErrorKind = "full"
-	errUnsupported ErrorKind = "not supported by the kernel"
+	ErrUnsupported ErrorKind = "not supported by the kernel"
 )
 
 // Codes of the set types, which overlap: linux/netfilter/ipset/ip_set_hash.h and ip_set_list.h.
@@ -106,7 +106,7 @@ func (e KernelError) kind() ErrorKind {
 	case nl.IPSET_ERR_MAX_SETS:
 		return errFull
 	case nl.IPSET_ERR_FIND_TYPE, nl.IPSET_ERR_INVALID_FAMILY:
-		return errUnsupported
+		return ErrUnsupported
 	}
 	return ""
 }

@@ -26,12 +26,12 @@ func TestKernelErrorKinds(t *testing.T) {
 		{"loop", KernelError{Code: 4353, List: true}, nil, "a list of sets cannot hold another one (code 4353)"},
 		{"no set", KernelError{Code: uint32(unix.ENOENT)}, errNotFound, "set does not exist (code 2)"},
 		{"exists", KernelError{Code: uint32(unix.EEXIST)}, ErrExists, "a different set of that name exists (code 17)"},
-		{"no type", KernelError{Code: nl.IPSET_ERR_FIND_TYPE}, errUnsupported,
+		{"no type", KernelError{Code: nl.IPSET_ERR_FIND_TYPE}, ErrUnsupported,
 			"set type, family or revision is not supported by the kernel (code 4098)"},
 		{"errno", KernelError{Code: uint32(unix.ENOMEM)}, nil, "cannot allocate memory"},
 		{"unknown", KernelError{Code: 5000}, nil, "ipset error (code 5000)"},
 	}
-	kinds := []error{ErrInUse, errNotFound, ErrExists, errFull, errUnsupported}
+	kinds := []error{ErrInUse, errNotFound, ErrExists, errFull, ErrUnsupported}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := error(&BatchError{Errors: []*OpError{{Kind: Add, Set: "x", Err: tt.err}}})

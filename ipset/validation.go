@@ -20,10 +20,10 @@ func (o *Op) check() error {
 		return errors.Errorf("unknown operation %s", o.Kind)
 	}
 	if _, ok := o.Set.Type.revision(); !ok {
-		return errors.Wrapf(errUnsupported, "set type %q", string(o.Set.Type))
+		return errors.Wrapf(ErrUnsupported, "set type %q", string(o.Set.Type))
 	}
 	if o.Set.Type != ListSet && o.Set.Family != IPv4 && o.Set.Family != IPv6 {
-		return errors.Wrapf(errUnsupported, "family %s", o.Set.Family)
+		return errors.Wrapf(ErrUnsupported, "family %s", o.Set.Family)
 	}
 	return nil
 }

@@ -128,6 +128,9 @@ func (r *reporter) failed(k *kernel, now time.Time) {
 func (r *reporter) upToDate(k *kernel, now time.Time) {
 	if k.failing != "" {
 		r.log.Info("the kernel is up to date again", "family", k.family, "after", now.Sub(k.failingSince))
+		if k.rejections.wait > 0 {
+			k.rejections.at = now // what it lacked it may have lacked for policies too
+		}
 	}
 	k.failing = ""
 	k.retry.reset()

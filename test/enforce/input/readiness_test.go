@@ -2,6 +2,8 @@ package input
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,5 +61,57 @@ func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
 			e2e.Run(t, n.Host, "ip", "link", "del", bridge)
 		}
 		d.Kill(t)
+	}
+}
+
+func TestWhatTheKernelLacksIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, b := range []lab.Backend{lab.NFT, lab.Legacy} {
+		t.Run(string(b), func(t *testing.T) {
+			t.Parallel()
+			w := e2e.New(t, b, lab.Config{})
+			n := w.Node("node1")
+			m := w.FromManifests(t, e2e.Rich())
+			d := e2e.NewDaemon(n, "--manifests", m.Dir)
+			extensions := t.TempDir() // of iptables, which answers for those that are missing as for missing modules
+			found, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+			if err != nil || len(found) == 0 {
+				t.Fatalf("the extensions of iptables are missing: %v", err)
+			}
+			link := func(path string) {
+				if err := os.Symlink(path, filepath.Join(extensions, filepath.Base(path))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			missing := ""
+			for _, path := range found {
+				if filepath.Base(path) == "libxt_set.so" {
+					missing = path
+				} else {
+					link(path)
+				}
+			}
+			d.Wrap = []string{"env", "XTABLES_LIBDIR=" + extensions}
+			for _, says := range []string{"policies cannot be enforced", "cannot bring the kernel up to date",
+				"the kernel refuses what a policy needs", "no range of this node's pods"} {
+				d.Log.Expect(says)
+			}
+			d.Start(t)
+			d.EndWith(t)
+			await.Within(t, e2e.Timeout, func() bool {
+				status, body := d.Get("/readyz")
+				return status == http.StatusServiceUnavailable && strings.Contains(body, "the kernel lacks xt_set: ")
+			}, func() string { _, body := d.Get("/readyz"); return "readiness is " + body })
+			check := func(want int, says string) {
+				stdout, stderr, status := e2e.Execute(t, n, d.Wrap[1:], "check-node", "--iptables-backend="+string(b))
+				if status != want || !strings.Contains(stdout, says) {
+					t.Errorf("check-node ends with %d: %s%s", status, stdout, stderr)
+				}
+			}
+			check(1, "the kernel lacks xt_set: ")
+			link(missing)
+			d.AwaitReady(t)
+			check(0, "the kernel has what policies need")
+		})
 	}
 }

@@ -2,7 +2,7 @@
 //
 //	root := daemon.Command()
 //
-//	command, flags ─▶ options ─▶ newDaemon ─▶ run
+//	command, flags ─▶ options ─▶ run ─▶ newDaemon ─▶ enforce; awaitModules and once more if the kernel lacks some
 //
 //	source.Source ─▶ stagedPolicies ─▶ controller ◀──▶ syncer ─▶ kernel
 //	nodeobject (addresses, pod ranges of the Node), host (uplinks) ─▶ controller
@@ -18,6 +18,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,9 @@ type daemon struct {
 	attachment host.Attachment
 	uplinks    *host.BridgeFollower
 	guard      *binding.Guard
+	reporter   *eventReporter
+	// lack is what the kernel lacks while policies cannot be enforced; nil if nothing.
+	lack atomic.Pointer[host.Lack]
 }
 
 func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, err error) {
@@ -84,17 +88,17 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	}
 	d.families = host.Families()
 	d.registry, d.controller = newRegistry(), controller.New(d.config)
-	reporter := newEventReporter(ctx, d.client, d.config.NodeName)
+	d.reporter = newEventReporter(ctx, d.client, d.config.NodeName)
 	if d.stage, err = newStage(stageConfig{Mode: staged.Mode(o.staged), Directory: o.stagedManifests,
-		Enforced: d.withPorts(), Controller: d.controller, Report: reporter.Staged,
+		Enforced: d.withPorts(), Controller: d.controller, Report: d.reporter.Staged,
 		Registry: d.registry, Log: d.log}); err != nil {
 		return nil, err
 	}
-	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, reporter); err != nil {
+	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, d.reporter); err != nil {
 		return nil, err
 	}
 	d.attach()
-	d.bind(bindings, reporter)
+	d.bind(bindings)
 	return d, nil
 }
 
@@ -111,7 +115,7 @@ func (d *daemon) attach() {
 }
 
 // bind prepares the guard of the pods' ports.
-func (d *daemon) bind(config binding.Config, e *eventReporter) {
+func (d *daemon) bind(config binding.Config) {
 	lookup, node := d.controller.Lookup(), d.config.NodeName
 	owner := func(a netip.Addr) (binding.Owner, bool) {
 		p, found := lookup.PodAt(a)
@@ -121,7 +125,7 @@ func (d *daemon) bind(config binding.Config, e *eventReporter) {
 	d.guard = binding.NewGuard(binding.Options{Attachment: d.attachment, Config: config,
 		API:       binding.API{Owner: owner, InRange: lookup.InRange},
 		Isolating: lookup.AnyIsolated, Synced: d.controller.Synced, Unlisted: d.controller.SetUnlisted, Kernel: ports.Tables{}, Generation: iptables.Generation,
-		Reporter: binding.NewReporter(d.registry, d.log, e.Forged), Log: d.log})
+		Reporter: binding.NewReporter(d.registry, d.log, d.reporter.Forged), Log: d.log})
 }
 
 // notReady returns why policies are not enforced on this node; it is empty if they are.
@@ -130,6 +134,9 @@ func (d *daemon) notReady() string {
 		return why + "; what the kernel holds stays"
 	}
 	if why := d.syncer.Ready(); why != "" {
+		if lack := d.lack.Load(); lack != nil {
+			why += "; " + lack.String()
+		}
 		return why
 	}
 	if why := host.Missing(d.attachment.Interface); why != "" {

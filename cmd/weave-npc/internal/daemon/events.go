@@ -80,6 +80,15 @@ func (r *eventReporter) Forged(o binding.Owner, text string) {
 	r.recorder.Eventf(pod, corev1.EventTypeWarning, "ForgedSource", "node %s: %s", r.node, text)
 }
 
+// Lacking reports that the kernel of the node lacks something.
+func (r *eventReporter) Lacking(text string) {
+	if r.recorder == nil {
+		return
+	}
+	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: r.node, UID: types.UID(r.node)}
+	r.recorder.Event(node, corev1.EventTypeWarning, "KernelLacks", text)
+}
+
 // policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events
 // are in the namespace default.
 func policyReference(namespace, name string, uid types.UID) *corev1.ObjectReference {

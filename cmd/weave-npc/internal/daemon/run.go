@@ -17,13 +17,30 @@ import (
 // run enforces policies until the context ends. It returns errors only before it enforces any.
 func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	host.FollowMemoryLimit()
+	for {
+		err := begin(ctx, o, stdout, stderr)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if err := o.awaitModules(ctx, stderr, err); err != nil {
+			return err
+		}
+	}
+}
+
+// begin runs weave-npc until the context ends, or until it fails to start.
+func begin(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	d, err := newDaemon(ctx, o, stderr)
 	if err != nil {
 		return err
 	}
 	defer d.syncer.Close()
+	ctx, cancel := context.WithCancel(ctx)
 	tasks, ctx := errgroup.WithContext(ctx)
-	defer func() { _ = tasks.Wait() }() // the error is returned below, or caused by the end of the context
+	defer func() {
+		cancel()
+		_ = tasks.Wait() // the error is returned below, or caused by the end of the context
+	}()
 	if o.dryRun {
 		return d.dryRun(ctx, tasks, stdout)
 	}
@@ -43,12 +60,6 @@ func (d *daemon) dryRun(ctx context.Context, tasks *errgroup.Group, stdout io.Wr
 
 // enforce runs all parts until the context ends.
 func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
-	observer, err := d.newObserver()
-	if err != nil {
-		return err
-	}
-	d.log.Info("weave-npc starts", "version", cli.Version(), "node", d.config.NodeName, "backend", d.backend,
-		"because", d.backendReason, "metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
 	if d.config.ForwardJump && d.config.AllowAction == actionReturn {
 		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
@@ -58,6 +69,12 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	if err != nil {
 		return err
 	}
+	observer, err := d.newObserver()
+	if err != nil {
+		return err
+	}
+	d.log.Info("weave-npc starts", "version", cli.Version(), "node", d.config.NodeName, "backend", d.backend,
+		"because", d.backendReason, "metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
 	if terminator != nil {
 		d.syncer.Hooks.Edited, d.syncer.Hooks.Late = terminator.Ask, terminator.Late
 		tasks.Go(func() error { return terminator.Run(ctx) })
@@ -83,6 +100,7 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 		return followAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
 	})
 	tasks.Go(func() error { return d.uplinks.Run(ctx) })
+	tasks.Go(func() error { return d.followModules(ctx) })
 	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
 	if len(d.config.PodRanges) == 0 {
 		tasks.Go(func() error {

@@ -9,10 +9,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/observe/flowsocket"
 )
 
-// Commands returns explain and show with what they add on a node, flows, and cleanup.
+// Commands returns explain and show with what they add on a node, flows, check-node, and cleanup.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{kubectl.Explain(newNode()), kubectl.Show(showSetsCommand(), showRulesCommand()),
-		flowsCommand(), cleanupCommand()}
+		flowsCommand(), checkNodeCommand(), cleanupCommand()}
 }
 
 // flowsCommand returns the command that lists the connections of this node.
