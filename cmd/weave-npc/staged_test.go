@@ -45,7 +45,8 @@ func apiServer(t *testing.T, policies []string, pods ...string) string {
 	const group = "policy.networking.k8s.io/v1alpha2"
 	answers := sourcetest.Group(map[string]string{"v1alpha2": `{"name":"clusternetworkpolicies","kind":"ClusterNetworkPolicy"}`})
 	answers["/api/v1/namespaces"] = list("v1", "NamespaceList", []string{`{"metadata":{"name":"shop"}}`})
-	answers["/api/v1/pods"] = list("v1", "PodList", pods)
+	answers["/api/v1/pods"] = list("v1", "PodList", append(pods, `{"metadata":{"namespace":"shop","name":"db"},
+		"spec":{"nodeName":"a"},"status":{"phase":"Running","podIP":"10.32.0.2","podIPs":[{"ip":"10.32.0.2"}]}}`))
 	answers["/apis/networking.k8s.io/v1/networkpolicies"] = list("networking.k8s.io/v1", "NetworkPolicyList", namespaced)
 	answers["/apis/"+group+"/clusternetworkpolicies"] = list(group, "ClusterNetworkPolicyList", cluster)
 	_, config := sourcetest.Answers(t, answers)
@@ -92,6 +93,41 @@ func TestS102_NodesThatEnforceStagedPolicies(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, said); diff != "" || code != 0 || said == out {
 				t.Errorf("it ends with %d (-want +got):\n%s%s", code, diff, out)
+			}
+		})
+	}
+}
+
+// TestS102_AnswersFollowTheNodes where no flag says how they run: they take for enforced what the nodes enforce, and
+// are not given if that is not known.
+func TestS102_AnswersFollowTheNodes(t *testing.T) {
+	const denied, allowed, unknown = 1, 0, 2
+	const annotated, inCluster = `shop/deny "weave-npc/staged":"true"`, `fence "weave-npc/staged":"true"`
+	for _, c := range []struct {
+		name           string
+		policies, pods []string
+		code           int
+		want           string
+	}{
+		{"they_stage", []string{annotated}, []string{"a --staged=namespaces", "b --staged=all"}, allowed, ""},
+		{"they_do_not", []string{annotated}, []string{"a", "b --staged=off"}, denied,
+			"1 policy is annotated weave-npc/staged and is taken for enforced: the nodes run without --staged"},
+		{"they_differ", []string{annotated}, []string{"a", "b --staged=all"}, unknown,
+			"node a runs weave-npc without --staged=namespaces: there the annotated policies are enforced; " +
+				"give --staged=off, namespaces or all"},
+		{"one_is_not_known", []string{annotated}, []string{"a --staged=$(MODE)", "b --staged=all"}, unknown, "whether node a runs"},
+		{"none_is_known", []string{annotated}, nil, unknown, "whether nodes enforce the annotated policies is not known: no pod"},
+		{"none_matters", []string{"shop/deny"}, []string{"a", "b --staged=all"}, denied, ""},
+		{"they_differ_about_cluster_policies", []string{inCluster}, []string{"a --staged=namespaces", "b --staged=all"}, unknown,
+			"node a runs weave-npc without --staged=all: there the annotated ClusterNetworkPolicies are enforced"},
+		{"they_differ_about_legacy_policies", []string{"shop/deny"}, []string{"a --use-legacy-netpol", "b"}, unknown,
+			"give it, or --use-legacy-netpol=false"},
+		{"they_run_legacy_policies", []string{"shop/deny"}, []string{"a --use-legacy-netpol"}, allowed, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, code := execute(t, "explain", "--kubeconfig", apiServer(t, c.policies, c.pods...), "--from", "192.0.2.1", "--to", "shop/db", "--port", "80")
+			if code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("it ends with %d, want %d\n%s", code, c.code, out)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -22,9 +23,6 @@ const (
 	Selector = "network-policy-controller=weave-npc"
 )
 
-// flag is the flag of weave-npc that says which kinds of policies are staged.
-const flag = "staged"
-
 // agent is the weave-npc of a node.
 type agent struct {
 	Node string
@@ -32,6 +30,8 @@ type agent struct {
 	// else for it.
 	Staged staged.Mode
 	Known  bool
+	// Legacy is set if it gives policies the meaning that they had in Kubernetes 1.6.
+	Legacy bool
 }
 
 // listAgents returns the pods of weave-npc that run, in order of their nodes. It reads only what their definitions say.
@@ -47,8 +47,7 @@ func listAgents(ctx context.Context, client kubernetes.Interface) (all []agent, 
 		}
 		for j := range p.Spec.Containers {
 			if c := &p.Spec.Containers[j]; c.Name == Container {
-				mode, known := modeOf(c)
-				all = append(all, agent{Node: p.Spec.NodeName, Staged: mode, Known: known})
+				all = append(all, newAgent(p.Spec.NodeName, c))
 			}
 		}
 	}
@@ -56,32 +55,42 @@ func listAgents(ctx context.Context, client kubernetes.Interface) (all []agent, 
 	return all, nil
 }
 
-// modeOf returns which kinds of policies a container stages: as its last argument about it says, else as the variable
-// does.
-func modeOf(c *corev1.Container) (mode staged.Mode, known bool) {
-	if value, given := argument(slices.Concat(c.Command, c.Args)); given {
-		return parse(value)
+func newAgent(node string, c *corev1.Container) agent {
+	a := agent{Node: node, Staged: staged.Off}
+	value, given, known := setting(c, "staged", "")
+	if a.Known = known; given {
+		a.Staged = staged.Mode(value)
+		a.Known = slices.Contains(staged.Modes[:], a.Staged)
+	}
+	value, _, _ = setting(c, "use-legacy-netpol", "true")
+	a.Legacy, _ = strconv.ParseBool(value)
+	return a
+}
+
+// setting returns the value of a flag of a container: as its last argument about it says, else as the variable does.
+// The value is bare where an argument has none. It is known unless it may come from elsewhere.
+func setting(c *corev1.Container, flag, bare string) (value string, given, known bool) {
+	if value, given = argument(slices.Concat(c.Command, c.Args), flag, bare); given {
+		return value, true, true
 	}
 	for i := range c.Env {
 		if e := &c.Env[i]; e.Name == cli.Variable(flag) {
-			return parse(e.Value) // it is empty if it comes from elsewhere
+			return e.Value, true, true // it is empty if it comes from elsewhere
 		}
 	}
-	return staged.Off, len(c.EnvFrom) == 0
+	return "", false, len(c.EnvFrom) == 0
 }
 
-func parse(value string) (mode staged.Mode, known bool) {
-	mode = staged.Mode(value)
-	return mode, slices.Contains(staged.Modes[:], mode)
-}
-
-// argument returns the value that the last of some arguments gives to the flag.
-func argument(words []string) (value string, given bool) {
+// argument returns the value that the last of some arguments gives to a flag.
+func argument(words []string, flag, bare string) (value string, given bool) {
 	for i, word := range words {
 		switch text, is := strings.CutPrefix(word, "--"+flag+"="); {
 		case is:
 			value, given = text, true
-		case word == "--"+flag && i+1 < len(words):
+		case word != "--"+flag:
+		case bare != "":
+			value, given = bare, true
+		case i+1 < len(words):
 			value, given = words[i+1], true
 		}
 	}

@@ -57,11 +57,27 @@ func TestPodsOfWeaveNPC(t *testing.T) {
 	unknown.Labels = nil
 	client := fake.NewClientset(pod(t, "c", "Running", ""), pod(t, "b", "Running", ""), pod(t, "d", "Pending", ""), unknown)
 	all, err := listAgents(t.Context(), client)
-	if got := fmt.Sprint(all); err != nil || got != "[{b off true} {c off true}]" {
+	if got := fmt.Sprint(all); err != nil || got != "[{b off true false} {c off true false}]" {
 		t.Errorf("%s, %v", got, err)
 	}
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })
 	if _, err := listAgents(t.Context(), client); err == nil || !strings.Contains(err.Error(), "listing the pods of weave-npc: forbidden") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNodesWithLegacyNetpol are those whose arguments or variables say so.
+func TestNodesWithLegacyNetpol(t *testing.T) {
+	for fields, want := range map[string]bool{
+		"":                                    false,
+		", args: [--use-legacy-netpol]":       true,
+		", args: [--use-legacy-netpol=false]": false,
+		", args: [--use-legacy-netpol, --staged=all]":                   true,
+		", env: [{name: WEAVE_NPC_USE_LEGACY_NETPOL, value: \"true\"}]": true,
+	} {
+		all, err := listAgents(t.Context(), fake.NewClientset(pod(t, "n1", "Running", fields)))
+		if err != nil || len(all) != 1 || all[0].Legacy != want {
+			t.Errorf("%q: %v, %v, want %v", fields, all, err, want)
+		}
 	}
 }

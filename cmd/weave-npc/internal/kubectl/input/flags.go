@@ -16,13 +16,16 @@ import (
 )
 
 // stagedFlags are the values of the flags with which commands answer as if staged policies were applied.
-type stagedFlags struct{ mode, group string }
+type stagedFlags struct {
+	mode, group string
+	ofNodes     bool // the mode is that of the nodes
+}
 
 // Register registers --staged.
 func (o *stagedFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.mode, "staged", "",
 		"--staged of weave-npc on the nodes, by which policies annotated "+staged.Annotation+" are not enforced: "+
-			"off, namespaces or all (default: off; with --staged-group all)")
+			"off, namespaces or all (default: as they run; for manifests off; with --staged-group all)")
 	var values []string
 	for _, m := range staged.Modes {
 		values = append(values, string(m))
@@ -75,7 +78,11 @@ func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, err
 	}
 	r := Staged{Objects: all, mode: o.staged(), group: o.group}
 	if r.mode == staged.Off {
-		if n := staging.Annotated(all); n > 0 && o.mode == "" {
+		switch n := staging.Annotated(all); {
+		case n == 0:
+		case o.ofNodes:
+			_, _ = fmt.Fprintf(stderr, "weave-npc: %s for enforced: the nodes run without --staged\n", annotated(n))
+		case o.mode == "":
 			_, _ = fmt.Fprintf(stderr, "weave-npc: %s for enforced, as nodes do without --staged: "+
 				"give --staged=namespaces or all if they run with it\n", annotated(n))
 		}

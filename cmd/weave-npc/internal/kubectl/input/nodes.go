@@ -3,13 +3,15 @@ package input
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/npc/source/staging"
 )
 
 // maxNamed is the maximum number of nodes that a note names.
@@ -24,8 +26,8 @@ type Nodes struct {
 // any reports whether any policy is staged.
 func (r *Staged) any() bool { return len(r.groups.Staged) > 0 }
 
-// nodes finds out how the nodes treat the staged policies, and notes in stderr where they are enforced.
-func (r *Staged) nodes(ctx context.Context, client kubernetes.Interface, stderr io.Writer) *Nodes {
+// listNodes finds out what the nodes run.
+func listNodes(ctx context.Context, client kubernetes.Interface) *Nodes {
 	n := &Nodes{}
 	var err error
 	switch n.agents, err = listAgents(ctx, client); {
@@ -34,10 +36,33 @@ func (r *Staged) nodes(ctx context.Context, client kubernetes.Interface, stderr 
 	case len(n.agents) == 0:
 		n.unknown = "no pod with the label " + Selector + " runs"
 	}
-	for _, line := range r.warnings(n) {
-		_, _ = fmt.Fprintln(stderr, "weave-npc:", line)
-	}
 	return n
+}
+
+// follow takes the flags of the nodes for those that are not given. It is an error if they matter for some objects of
+// the API server and are not known, or are not the same on all nodes.
+func (c *ObjectFlags) follow(n *Nodes, o snapshot.Objects) error {
+	if len(n.agents) > 0 && c.legacy != nil && !c.legacy.Changed && len(o.Policies) > 0 {
+		c.LegacyNetpol = n.agents[0].Legacy
+		if slices.ContainsFunc(n.agents, func(a agent) bool { return a.Legacy != c.LegacyNetpol }) {
+			return errors.New("some nodes run weave-npc with --use-legacy-netpol and others do not: " +
+				"give it, or --use-legacy-netpol=false")
+		}
+	}
+	r := Staged{groups: staging.Read(o, staged.All)}
+	if c.preview.mode != "" || c.preview.group != "" || !r.any() {
+		return nil
+	}
+	differ := len(n.unsettled()) > 0 || n.unknown != ""
+	for _, cluster := range []bool{false, true} {
+		stages := func(a agent) bool { return a.Staged.Covers(cluster) }
+		differ = differ || r.has(cluster) && len(n.enforcing(cluster)) > 0 && slices.ContainsFunc(n.agents, stages)
+	}
+	if differ {
+		return errors.Errorf("%s; give --staged=off, namespaces or all", strings.Join(r.warnings(n), "; "))
+	}
+	c.preview.mode, c.preview.ofNodes = string(n.agents[0].Staged), true
+	return nil
 }
 
 // warnings returns a line for each reason to doubt that what is staged is not enforced.

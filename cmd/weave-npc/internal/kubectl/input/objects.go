@@ -34,6 +34,7 @@ type ObjectFlags struct {
 	Enforced bool
 
 	preview stagedFlags
+	legacy  *pflag.Flag
 	opened  *snapshot.Manifests // nil before they are
 	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read
 	// then.
@@ -101,6 +102,7 @@ func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
 
 func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
 	sharedflags.LegacyNetpol(f, &c.LegacyNetpol)
+	c.legacy = f.Lookup("use-legacy-netpol")
 	c.preview.Register(f)
 }
 
@@ -156,7 +158,7 @@ func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) 
 	return c.List(ctx)
 }
 
-// List reads namespaces, pods and all policies of the API server.
+// List reads namespaces, pods and all policies of the API server, and what the nodes run where no flag says it.
 func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
 	client, config, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
 	if err != nil {
@@ -166,7 +168,11 @@ func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
 	if err != nil {
 		return snapshot.Objects{}, err
 	}
-	return snapshot.List(ctx, client, policies, c.namespaces()...)
+	o, err := snapshot.List(ctx, client, policies, c.namespaces()...)
+	if err != nil {
+		return snapshot.Objects{}, err
+	}
+	return o, c.follow(listNodes(ctx, client), o)
 }
 
 // open opens the manifests, once.
@@ -203,7 +209,11 @@ func (c *ObjectFlags) Nodes(ctx context.Context, r *Staged, stderr io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	return r.nodes(ctx, client, stderr), nil
+	n := listNodes(ctx, client)
+	for _, line := range r.warnings(n) {
+		_, _ = fmt.Fprintln(stderr, "weave-npc:", line)
+	}
+	return n, nil
 }
 
 // View reads the objects and returns them as a View. What it does not consider is noted in stderr.
