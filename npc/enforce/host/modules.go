@@ -93,31 +93,44 @@ func refusedRules(ctx context.Context, b iptables.Backend, f npc.Family, set str
 	if err != nil {
 		return nil, false, err
 	}
+	try := func(rules ...iptables.Rule) (refused []iptables.Refusal, err error) {
+		chain := iptables.Chain{Name: naming.ScratchChain + "-NEEDS", Rules: rules}
+		all := func(iptables.Rule) bool { return true }
+		refused, err = table.ApplyWithout(ctx, iptables.Update{Replace: []iptables.Chain{chain}}, naming.ScratchChain, all)
+		if err != nil {
+			return nil, err
+		}
+		return refused, table.Apply(ctx, iptables.Update{Delete: []string{chain.Name}})
+	}
+	refused, err := try(iptables.Rule{Comment: "what all rules have", Target: "-j RETURN"})
+	if iptables.IsTableMissing(err) {
+		return tableModules(b, f), true, nil
+	}
+	if err != nil || len(refused) > 0 {
+		return ruleModules(b), true, err
+	}
 	needs, first := rules.Needs(f, set)
-	try, module := iptables.Chain{Name: naming.ScratchChain + "-NEEDS"}, map[string]int{}
+	var all []iptables.Rule
+	number := map[string]int{}
 	for i, n := range needs {
 		n.Rule.Comment = n.Module
-		try.Rules = append(try.Rules, n.Rule)
-		module[n.Rule.ID()] = i
+		all = append(all, n.Rule)
+		number[n.Rule.ID()] = i
 	}
-	all := func(iptables.Rule) bool { return true }
-	refused, err := table.ApplyWithout(ctx, iptables.Update{Replace: []iptables.Chain{try}}, naming.ScratchChain, all)
-	switch {
-	case iptables.IsTableMissing(err):
-		return tableModules(b, f), true, nil
-	case err != nil:
-		return nil, false, err
-	}
+	refused, err = try(all...)
 	for _, r := range refused {
-		i := module[r.ID]
+		i := number[r.ID]
 		modules, essential = append(modules, needs[i].Module), essential || i < first
 	}
-	if len(modules) == len(needs) { // what all of them have
-		if modules = []string{"xt_comment"}; b == iptables.NFT {
-			modules = append(modules, "nft_compat")
-		}
+	return modules, essential, err
+}
+
+// ruleModules returns the modules that have what all rules have.
+func ruleModules(b iptables.Backend) []string {
+	if b == iptables.NFT {
+		return []string{"nft_compat", "xt_comment"}
 	}
-	return modules, essential, table.Apply(ctx, iptables.Update{Delete: []string{try.Name}})
+	return []string{"xt_comment"}
 }
 
 // tableModules returns the modules that have the filter table of a family.
