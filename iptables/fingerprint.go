@@ -119,7 +119,7 @@ func probe(family Family, backend Backend) error {
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		return errors.Wrapf(err, "the kernel has no %s", family)
 	}
-	return errors.Wrapf(err, "the kernel has no %s backend for iptables; try the other one", backend)
+	return noBackendError{errors.Wrapf(err, "the kernel has no %s backend for iptables; try the other one", backend)}
 }
 
 // legacyTables returns the names of a family's tables in the legacy backend. It creates none.

@@ -32,10 +32,17 @@ type errDenied struct{ error }
 // Unwrap returns the marked error.
 func (e errDenied) Unwrap() error { return e.error }
 
+// noBackendError marks the error of a kernel without a backend.
+type noBackendError struct{ error }
+
+// Unwrap returns the marked error.
+func (e noBackendError) Unwrap() error { return e.error }
+
 // IsTableMissing reports whether the cause of err is a kernel without the filter table, or without tables at all.
 func IsTableMissing(err error) bool {
 	var failure *restoreError
-	return errors.As(err, &failure) && !isDenied(err) &&
+	var without noBackendError
+	return errors.As(err, &without) || errors.As(err, &failure) && !isDenied(err) &&
 		(strings.Contains(failure.Output, "unable to initialize table") || // legacy
 			strings.Contains(failure.Output, "Could not fetch rule set generation id")) // nft
 }

@@ -167,6 +167,10 @@ func TestUnreadableClusterPoliciesAreNoted(t *testing.T) {
 	}
 }
 
+// TestOtherFiles has manifests among files that are none, policies of kinds that are not enforced, and objects that name
+// no namespace.
+func TestOtherFiles(t *testing.T) { checkTranscript(t, "testdata/other.txt") }
+
 // TestWorkloadsAreAskedAbout shows what the commands make of workloads without pods, of those that have some, and of
 // standard input.
 func TestWorkloadsAreAskedAbout(t *testing.T) { checkTranscript(t, "testdata/workloads.txt") }

@@ -38,6 +38,10 @@ const ignoreAnnotation = "weave-npc/ignore"
 // Run returns the findings about objects, in the order of their files and lines. The view must be of the same objects.
 func Run(o snapshot.Objects, view *cluster.View) []Finding {
 	l := &linter{Objects: o, pods: newPods(o, view), ignored: map[subject]map[string]bool{}, missing: map[string]bool{}}
+	for _, u := range o.Unused {
+		l.found = append(l.found, Finding{Rule: kindNotEnforced.ID, Level: kindNotEnforced.Level, Message: u.Message(),
+			File: u.Path, Line: u.Line})
+	}
 	l.readAnnotations()
 	l.checkNamespaces()
 	compiled := map[string]*cluster.Policy{}

@@ -22,7 +22,7 @@ type RuleInfo struct {
 
 // Rules returns all rules, in the order of the documentation.
 func Rules() []RuleInfo {
-	return []RuleInfo{invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
+	return []RuleInfo{kindNotEnforced, invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
 		emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
@@ -31,6 +31,9 @@ func Rules() []RuleInfo {
 
 // The rules.
 var (
+	kindNotEnforced = RuleInfo{"kind-not-enforced", Error,
+		"A policy, or what is nearly one, is of a kind that is not enforced.",
+		"Nothing is isolated by it. Correct the apiVersion or the kind, or write it as a policy that is enforced."}
 	invalidPolicy = RuleInfo{"invalid-policy", Error, "A policy is not enforced as it is written.",
 		"It isolates what it selects and allows nothing, or, in a tier, its rules fail closed. " +
 			"Correct what the message names."}

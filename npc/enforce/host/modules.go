@@ -90,6 +90,9 @@ func refusedRules(ctx context.Context, b iptables.Backend, f npc.Family, set str
 	modules []string, essential bool, err error,
 ) {
 	table, err := iptables.New(naming.IPTables(f), b)
+	if iptables.IsTableMissing(err) {
+		return tableModules(b, f), true, nil
+	}
 	if err != nil {
 		return nil, false, err
 	}

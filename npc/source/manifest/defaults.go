@@ -17,11 +17,8 @@ func stableUID(kind, namespace, name string) types.UID {
 	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String())
 }
 
-// setMetaDefaults sets the metadata that an API server sets in a namespaced object.
+// setMetaDefaults sets the metadata that an API server sets in an object of a namespace.
 func setMetaDefaults(kind string, m *metav1.ObjectMeta) {
-	if m.Namespace == "" {
-		m.Namespace = metav1.NamespaceDefault
-	}
 	if m.UID == "" {
 		m.UID = stableUID(kind, m.Namespace, m.Name)
 	}

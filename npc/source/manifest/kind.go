@@ -1,13 +1,24 @@
 package manifest
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/internal/spelling"
 )
+
+// maxTypos is the number of typing errors with which a kind is still taken for one that is used.
+const maxTypos = 3
 
 // The kinds of objects that are used.
 const (
@@ -40,6 +51,23 @@ func isNamespaced(kind string) bool {
 func isServed(kind string, version schema.GroupVersion) bool {
 	served, ok := servedVersion(kind)
 	return ok && served == version
+}
+
+// doubt returns why objects of a kind that is not used may have been meant to be: another kind of policies, or one that
+// the group does not have. It is empty for others.
+func doubt(version schema.GroupVersion, kind string) string {
+	used := slices.Values([]string{KindNetworkPolicy, KindClusterNetworkPolicy})
+	known := scheme.Scheme.KnownTypes(version)
+	switch {
+	case strings.HasSuffix(kind, KindNetworkPolicy):
+		return fmt.Sprintf("policies of this kind are not enforced; those that are have apiVersion %s and kind %s, or %s and %s",
+			networkingv1.SchemeGroupVersion, KindNetworkPolicy, v1alpha2.GroupVersion, KindClusterNetworkPolicy)
+	case len(known) > 0 && known[kind] == nil:
+		return fmt.Sprintf("%s has no kind of this name", version) + spelling.DidYouMean(kind, maps.Keys(known))
+	case spelling.Nearest(kind, used, maxTypos) != "":
+		return "no policies of this kind are enforced" + spelling.DidYouMean(kind, used)
+	}
+	return ""
 }
 
 // isOtherVersion reports whether a kind is one that is used, in a version that is not served. The group matters: other

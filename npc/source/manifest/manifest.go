@@ -30,8 +30,22 @@ import (
 type File struct {
 	Objects  []Object
 	Problems []Problem
-	// Ignored counts the objects of kinds that are not used, by "apiVersion kind".
-	Ignored map[string]int
+	// Ignored are the objects of kinds that are not used, by "apiVersion kind", and by NoObject and Template.
+	Ignored map[string]Ignored
+}
+
+// What is no object, among other files.
+const (
+	NoObject = "no object of Kubernetes"
+	Template = "template of Helm"
+)
+
+// Ignored are the objects of a kind that is not used.
+type Ignored struct {
+	// Line is that of the first one.
+	Line, Count int
+	// Doubt is why they may have been meant for policies that are enforced; empty for no doubt.
+	Doubt string
 }
 
 // Object is one object of a manifest, with its defaults, and valid.

@@ -150,6 +150,7 @@ func TestManifestsThatAreAccepted(t *testing.T) {
 			"kind: Pod\nmetadata: &m {name: c}\nspec: {nodeSelector: {<<: {a: b}}}\n", "Pod default/a:1 Pod default/c:5", 0},
 		{"as the API stores them", policyText("  egress: [{to: [{ipBlock: {cidr: 010.0.0.5/24, except: [10.0.0.128/25]}}," +
 			" {ipBlock: {cidr: \"::/0\", except: [\"8000::/1\"]}}]}]\n"), "NetworkPolicy shop/web:1", 0},
+		{"with a status", policyText("  {}\n") + "status: {conditions: []}\n", "NetworkPolicy shop/web:1", 0},
 		{"as kubectl prints them", podText("spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 100m}}}]}\n" +
 			"status: {conditions: [{type: Ready, status: \"True\", lastTransitionTime: null}], podIP: 10.0.0.1}\n"), "Pod shop/web:1", 0},
 	} {
@@ -169,6 +170,59 @@ func TestManifestsThatAreAccepted(t *testing.T) {
 				t.Errorf("ignored %v", m.Ignored)
 			}
 		})
+	}
+}
+
+// TestManifestsAmongOtherFiles are read without what is no object and what is a template.
+func TestManifestsAmongOtherFiles(t *testing.T) {
+	const noKind, template = "apiVersion: v2\nname: chart\n", "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Values.x }}\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"values of a chart":             {"a: 1\n", NoObject},
+		"a chart":                       {noKind, NoObject},
+		"a list":                        {"[1, 2]\n", NoObject},
+		"a template":                    {template, Template},
+		"no apiVersion":                 {"kind: NetworkPolicy\nmetadata: {name: p}\n", "m.yaml:1: has no apiVersion or no kind"},
+		"no YAML":                       {"a: {\n", "m.yaml:1: "},
+		"an object that is no template": {"apiVersion: v1\nkind: Pod\nmetadata: {name: A}\n", "m.yaml:3: Pod default/A: metadata.name: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if alone := Parse("m.yaml", []byte(c.text)); len(alone.Problems) == 0 {
+				t.Error("it is accepted as a manifest that is alone")
+			}
+			f := Options{Mixed: true}.Parse("m.yaml", []byte(c.text))
+			var got []string
+			for kind := range f.Ignored {
+				got = append(got, kind)
+			}
+			for _, p := range f.Problems {
+				got = append(got, p.Error())
+			}
+			if len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestKindsThatMayHaveBeenMeant are those of other policies, and those that look misspelt.
+func TestKindsThatMayHaveBeenMeant(t *testing.T) {
+	for kind, want := range map[string]string{
+		"networking.k8s.io/v1 NetworkPolcy":                        "networking.k8s.io/v1 has no kind of this name; did you mean NetworkPolicy?",
+		"networking.k8s.oi/v1 NetworkPolicy":                       "policies of this kind are not enforced; those that are",
+		"cilium.io/v2 CiliumNetworkPolicy":                         "policies of this kind are not enforced; those that are",
+		"policy.networking.k8s.io/v1alpha1 AdminNetworkPolicyList": "policies of this kind are not enforced; those that are",
+		"policy.networking.k8s.io/v1alpha2 ClusterNetworkPolcy":    "no policies of this kind are enforced; did you mean ClusterNetworkPolicy?",
+		"v1 Pdo":                       "v1 has no kind of this name; did you mean Pod?",
+		"v1 Service":                   "",
+		"v1 ServiceList":               "",
+		"argoproj.io/v1alpha1 Rollout": "",
+		"security.istio.io/v1 AuthorizationPolicy": "",
+	} {
+		version, name, _ := strings.Cut(kind, " ")
+		f := Parse("m.yaml", []byte("apiVersion: "+version+"\nkind: "+name+"\n"))
+		if got := f.Ignored[kind]; got.Count != 1 || !strings.HasPrefix(got.Doubt, want) || want == "" && got.Doubt != "" {
+			t.Errorf("%s: %+v, want %q", kind, got, want)
+		}
 	}
 }
 

@@ -2,10 +2,13 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,18 +29,32 @@ const (
 
 // parser reads the documents of one file, one at a time.
 type parser struct {
-	path      string
-	file      File
-	workloads bool // they are used
+	Options
+	path string
+	file File
 }
 
-// Parse reads a file of YAML or JSON documents. Each document is an object or a list. Workloads are not used. Parse
-// changes data.
-func Parse(path string, data []byte) File { return (&parser{path: path}).parseAll(data) }
+// Options are what manifests are read for.
+type Options struct {
+	// Namespace is that of objects that name none; empty stands for the default one.
+	Namespace string
+	// Workloads has workloads used.
+	Workloads bool
+	// Mixed manifests are among other files: what is no object, or a template of Helm, is ignored.
+	Mixed bool
+}
 
-// ParseWithWorkloads reads a file as Parse does, with its workloads.
-func ParseWithWorkloads(path string, data []byte) File {
-	return (&parser{path: path, workloads: true}).parseAll(data)
+// Parse reads a file of manifests that are alone, without workloads. It changes data.
+func Parse(path string, data []byte) File { return Options{}.Parse(path, data) }
+
+// Parse reads a file of YAML or JSON documents. Each document is an object or a list. It changes data.
+func (o Options) Parse(path string, data []byte) File {
+	isTemplate := o.Mixed && bytes.Contains(data, []byte("{{"))
+	f := (&parser{Options: o, path: path}).parseAll(data)
+	if isTemplate && len(f.Problems) > 0 {
+		return File{Ignored: map[string]Ignored{Template: {Line: 1, Count: 1}}}
+	}
+	return f
 }
 
 func (p *parser) parseAll(data []byte) File {
@@ -140,7 +157,12 @@ func (n node) line(path string) int {
 // decode reads an object or a list, if it is of a kind that is used.
 func (p *parser) decode(n node, inList bool) {
 	var t metav1.TypeMeta
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(n.data, &t); err != nil {
+	err := kjson.UnmarshalCaseSensitivePreserveInts(n.data, &t)
+	if _, isUsed := servedVersion(t.Kind); p.Mixed && (err != nil || t.Kind == "" || t.APIVersion == "" && !isUsed) {
+		p.ignore(n, NoObject, "")
+		return
+	}
+	if err != nil {
 		p.refuse(n.line(""), "", "is no Kubernetes object: "+err.Error())
 		return
 	}
@@ -156,8 +178,8 @@ func (p *parser) decode(n node, inList bool) {
 	kind := strings.TrimSuffix(t.Kind, "List")
 	isTypedList := kind != t.Kind && isServed(kind, version)
 	switch {
-	case isWorkload(kind) && !p.workloads:
-		p.ignore(t)
+	case isWorkload(kind) && !p.Workloads:
+		p.ignore(n, t.APIVersion+" "+t.Kind, "")
 	case inList && (t.Kind == "List" || isTypedList):
 		p.refuse(n.line(""), t.Kind, "is a list in a list")
 	case t.APIVersion == "v1" && t.Kind == "List":
@@ -171,20 +193,25 @@ func (p *parser) decode(n node, inList bool) {
 		p.refuse(n.line("apiVersion"), t.Kind,
 			fmt.Sprintf("apiVersion %q is not served, use %q", t.APIVersion, served.String()))
 	default:
-		p.ignore(t)
+		p.ignore(n, t.APIVersion+" "+t.Kind, doubt(version, kind))
 	}
 }
 
 // ignore counts an object of a kind that is not used.
-func (p *parser) ignore(t metav1.TypeMeta) {
+func (p *parser) ignore(n node, kind, doubt string) {
 	if p.file.Ignored == nil {
-		p.file.Ignored = map[string]int{}
+		p.file.Ignored = map[string]Ignored{}
 	}
-	kind := t.APIVersion + " " + t.Kind
-	if _, ok := p.file.Ignored[kind]; !ok && len(p.file.Ignored) >= maxIgnoredKinds {
+	was, ok := p.file.Ignored[kind]
+	if !ok && len(p.file.Ignored) >= maxIgnoredKinds {
 		kind = "other kinds"
+		was, ok = p.file.Ignored[kind]
 	}
-	p.file.Ignored[kind]++
+	if !ok {
+		was = Ignored{Line: n.line(""), Doubt: doubt}
+	}
+	was.Count++
+	p.file.Ignored[kind] = was
 }
 
 // decodeList reads the items of a list. Those of a typed list need not name their kind.
@@ -247,10 +274,13 @@ func decodeAs[T any, P interface {
 	runtime.Object
 	metav1.Object
 }](p *parser, n node, kind string, setDefaults func(P), validate func(P) field.ErrorList) {
-	what := describe(n, kind)
+	what := p.describe(n, kind)
 	o := P(new(T))
 	if !p.unmarshal(n, what, o) {
 		return
+	}
+	if isNamespaced(kind) && o.GetNamespace() == "" {
+		o.SetNamespace(p.namespace())
 	}
 	setDefaults(o)
 	errs := validate(o)
@@ -263,14 +293,17 @@ func decodeAs[T any, P interface {
 	}
 }
 
+// namespace returns that of objects that name none.
+func (p *parser) namespace() string { return cmp.Or(p.Namespace, metav1.NamespaceDefault) }
+
 // describe names an object that may not decode.
-func describe(n node, kind string) string {
+func (p *parser) describe(n node, kind string) string {
 	name, namespace, err := nameOf(n)
 	if err != nil {
 		return kind
 	}
 	if isNamespaced(kind) && namespace == "" {
-		namespace = metav1.NamespaceDefault
+		namespace = p.namespace()
 	}
 	return title(kind, namespace, name)
 }
@@ -293,6 +326,9 @@ func (p *parser) unmarshal(n node, what string, into any) bool {
 	if err != nil {
 		p.refuse(n.line(typeErrorPath(err)), what, strings.TrimPrefix(err.Error(), "json: "))
 		return false
+	}
+	if _, isPolicy := into.(*networkingv1.NetworkPolicy); isPolicy { // Kubernetes 1.24 to 1.27 gave them a status
+		strict = slices.DeleteFunc(strict, func(err error) bool { return strictErrorPath(err) == "status" })
 	}
 	for _, err := range strict {
 		p.refuse(n.line(strictErrorPath(err)), what, err.Error())

@@ -29,7 +29,7 @@ func TestWorkloadsHavePods(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {namespace: shop, name: x}, spec: {%s}}", c.version, c.kind, c.spec)
-			f := ParseWithWorkloads("m.yaml", []byte(text))
+			f := (Options{Workloads: true}).Parse("m.yaml", []byte(text))
 			if len(f.Problems) > 0 || len(f.Objects) != 1 || f.Objects[0].String() != c.kind+" shop/x" {
 				t.Fatalf("%v %v", f.Objects, f.Problems)
 			}
@@ -41,7 +41,7 @@ func TestWorkloadsHavePods(t *testing.T) {
 				t.Errorf("got  %s,\nwant %s", text, want)
 			}
 			list := fmt.Sprintf("{apiVersion: %s, kind: %sList, items: [{metadata: {name: x}, spec: {%s}}]}", c.version, c.kind, c.spec)
-			if f := ParseWithWorkloads("m.yaml", []byte(list)); len(f.Objects) != 1 || f.Objects[0].String() != c.kind+" default/x" {
+			if f := (Options{Workloads: true}).Parse("m.yaml", []byte(list)); len(f.Objects) != 1 || f.Objects[0].String() != c.kind+" default/x" {
 				t.Errorf("of a list, %v %v", f.Objects, f.Problems)
 			}
 			for _, text := range []string{text, list, strings.Replace(text, "template", "tmplate", 1)} {
@@ -88,14 +88,14 @@ func TestWorkloadsAreRefused(t *testing.T) {
 			"m.yaml:4: ReplicationController default/web: spec.selector: Required value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := ParseWithWorkloads("m.yaml", []byte(c.text))
+			f := (Options{Workloads: true}).Parse("m.yaml", []byte(c.text))
 			if len(f.Problems) != 1 || !strings.HasPrefix(f.Problems[0].Error(), c.want) || len(f.Objects) > 0 {
 				t.Errorf("got  %v %v\nwant %s", f.Problems, f.Objects, c.want)
 			}
 		})
 	}
 	other := "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: x}}"
-	if f := ParseWithWorkloads("m.yaml", []byte(other)); len(f.Problems)+len(f.Objects) > 0 {
+	if f := (Options{Workloads: true}).Parse("m.yaml", []byte(other)); len(f.Problems)+len(f.Objects) > 0 {
 		t.Errorf("of another group: %v", f)
 	}
 }

@@ -54,9 +54,11 @@ func Declare(o Objects) Declared { return Declared{Objects: o, mentioned: newMen
 func (m *Manifests) Declared() (Declared, error) {
 	d := Declare(Objects{})
 	written := map[string]bool{}
+	options := m.options()
+	options.Workloads = true
 	objects, templates, err := m.read(func(path string, data []byte) manifest.File {
 		d.mentioned.Add(data)
-		f := manifest.ParseWithWorkloads(path, data)
+		f := options.Parse(path, data)
 		for i, o := range f.Objects {
 			switch value := o.Value.(type) {
 			case *corev1.Namespace:
@@ -76,7 +78,7 @@ func (m *Manifests) Declared() (Declared, error) {
 
 // Empty reports whether there are no objects.
 func (d Declared) Empty() bool {
-	return len(d.Namespaces)+len(d.Pods)+len(d.Policies)+len(d.ClusterPolicies)+len(d.Nodes)+len(d.workloads) == 0
+	return d.Objects.Empty() && len(d.workloads) == 0
 }
 
 // Made returns the objects, and a pod for each workload that has none.
@@ -106,6 +108,7 @@ func (d Declared) Over(base Declared) Declared {
 	out.Nodes, out.workloads = over(d.Nodes, base.Nodes), over(d.workloads, base.workloads)
 	out.ClusterPoliciesUnreadable = d.ClusterPoliciesUnreadable + base.ClusterPoliciesUnreadable
 	out.NodesUnreadable = d.NodesUnreadable + base.NodesUnreadable
+	out.Unused = slices.Concat(base.Unused, d.Unused)
 	out.Notes = slices.Concat(base.Notes, d.Notes)
 	return out
 }

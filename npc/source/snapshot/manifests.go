@@ -24,6 +24,9 @@ const StandardInput = "-"
 
 // Manifests are those below a directory, in a file or in standard input.
 type Manifests struct {
+	// Namespace is that of objects that name none; empty stands for the default one.
+	Namespace string
+
 	path string
 	text []byte // of a file or of standard input; nil for a directory
 	// files are the contents of a directory that is not on disk; nil for one that is.
@@ -90,8 +93,13 @@ func Files(path string, stdin io.Reader, word string) (files []File, skipped []s
 // Objects returns the objects, without workloads, as weave-npc enforces them. The error joins the problems of all
 // files; the objects are those of the files that have none.
 func (m *Manifests) Objects() (Objects, error) {
-	objects, _, err := m.read(manifest.Parse)
+	objects, _, err := m.read(m.options().Parse)
 	return objects, err
+}
+
+// options returns how the manifests are read. Files of a directory may have been made for something else.
+func (m *Manifests) options() manifest.Options {
+	return manifest.Options{Namespace: m.Namespace, Mixed: m.text == nil}
 }
 
 // WithWorkloads returns the objects, and a pod for each workload that has none.
@@ -119,6 +127,7 @@ func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Ob
 	for _, kind := range manifest.WorkloadKinds() {
 		templates = append(templates, as[*manifest.Workload](s.Objects(kind))...)
 	}
+	unused, notes := unusedOf(result.Files)
 	return Objects{
 		Namespaces: as[*corev1.Namespace](s.Objects(manifest.KindNamespace)),
 		Pods:       as[*corev1.Pod](s.Objects(manifest.KindPod)),
@@ -128,7 +137,8 @@ func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Ob
 		Nodes:           as[*corev1.Node](s.Objects(manifest.KindNode)),
 
 		Positions: positions,
-		Notes:     result.Skipped,
+		Unused:    unused,
+		Notes:     append(notes, result.Skipped...),
 	}, templates, joined(problems)
 }
 

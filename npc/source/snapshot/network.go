@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -86,6 +87,12 @@ func (m *Manifests) Network() (n Network, err error) {
 		n.readFile(path, text)
 		return manifest.File{}
 	})
+	for _, o := range n.Services {
+		o.Namespace = cmp.Or(o.Namespace, m.Namespace, metav1.NamespaceDefault)
+	}
+	for _, o := range n.Slices {
+		o.Namespace = cmp.Or(o.Namespace, m.Namespace, metav1.NamespaceDefault)
+	}
 	return n, err
 }
 
@@ -142,14 +149,11 @@ func (n *Network) readObject(document []byte) error {
 	return nil
 }
 
-// add decodes an object, which may leave out its namespace.
+// add decodes an object.
 func add[T any](document []byte, to *[]*T) error {
 	o := new(T)
 	if err := yaml.Unmarshal(document, o); err != nil {
 		return err
-	}
-	if m, ok := any(o).(metav1.Object); ok && m.GetNamespace() == "" {
-		m.SetNamespace(metav1.NamespaceDefault)
 	}
 	*to = append(*to, o)
 	return nil

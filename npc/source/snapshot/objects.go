@@ -39,8 +39,15 @@ type Objects struct {
 	Positions *Positions
 	// Unreadable is what else could not be read.
 	Unreadable npc.Unreadable
+	// Unused are objects of manifests that may have been meant to be used.
+	Unused []Unused
 	// Notes are sentences for the user about pods that are not in the manifests, and about what of these is not read.
 	Notes []string
+}
+
+// Empty reports whether there are no objects, also none that is not used and may have been meant to be.
+func (o Objects) Empty() bool {
+	return len(o.Namespaces)+len(o.Pods)+len(o.Policies)+len(o.ClusterPolicies)+len(o.Nodes)+len(o.Unused) == 0
 }
 
 // List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of

@@ -99,6 +99,7 @@ func (o *explainOptions) readLine(args []string) error {
 		line, err = input.FromLine(args[0])
 		asked = asked.Or(line)
 	}
+	asked.From, asked.To = o.Named(asked.From), o.Named(asked.To)
 	o.query = query.Query(asked)
 	return err
 }

@@ -14,8 +14,8 @@ import (
 type File struct {
 	Path    string
 	Objects []manifest.Object
-	// Ignored counts objects of kinds that are not used.
-	Ignored map[string]int
+	// Ignored are the objects of kinds that are not used.
+	Ignored map[string]manifest.Ignored
 	// Modified is when the version was written.
 	Modified metav1.Time
 }

@@ -86,8 +86,8 @@ type merger struct {
 }
 
 func (m *merger) add(f File) {
-	for kind, n := range f.Ignored {
-		m.Ignored[kind] += n
+	for kind, ignored := range f.Ignored {
+		m.Ignored[kind] += ignored.Count
 	}
 	for _, o := range f.Objects {
 		key := npc.ObjectKey(o.Namespace, o.Name)

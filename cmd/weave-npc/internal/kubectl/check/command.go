@@ -92,9 +92,15 @@ func (o *options) run(ctx context.Context, args []string, out, stderr io.Writer)
 	if err != nil {
 		return err
 	}
-	all, err := o.Read(ctx, stderr)
+	read, err := o.Preview(ctx, stderr)
 	if err != nil {
 		return err
+	}
+	all := read.Objects
+	if o.only == onlyExpectations {
+		input.NoteWorkloads(stderr, all)
+	} else { // what is not used is among the findings
+		input.NoteWorkloads(stderr, snapshot.Objects{Notes: all.Notes})
 	}
 	input.NoteClusterPolicies(stderr, all)
 	report, manifests, err := o.find(all, files, stderr)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
@@ -35,6 +37,7 @@ type ObjectFlags struct {
 
 	preview stagedFlags
 	legacy  *pflag.Flag
+	scope   *pflag.Flag         // --namespace; nil for commands without it
 	opened  *snapshot.Manifests // nil before they are
 	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read
 	// then.
@@ -69,8 +72,10 @@ func (c *ObjectFlags) namespaces() []string {
 		return nil
 	}
 	all := slices.Clone(c.within)
-	if of := apiclient.NamespaceOfUser(c.Kubeconfig, c.Context); of != "" {
-		all = append(all, of)
+	for _, of := range []string{apiclient.NamespaceOfUser(c.Kubeconfig, c.Context), c.namespace()} {
+		if of != "" {
+			all = append(all, of)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -106,10 +111,39 @@ func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
 	c.preview.Register(f)
 }
 
-// RegisterAll registers the flags, and the one that selects a group of staged policies.
+// RegisterAll registers the flags, --namespace unless it exists, and the one that selects a group of staged policies.
 func (c *ObjectFlags) RegisterAll(f *pflag.FlagSet) {
+	if f.Lookup("namespace") == nil {
+		f.StringP("namespace", "n", "", "namespace of objects in manifests, and of pods and Services, that name none")
+	}
+	c.scope = f.Lookup("namespace")
 	c.Register(f)
 	c.preview.RegisterGroup(f)
+}
+
+// namespace returns the value of --namespace; empty without it.
+func (c *ObjectFlags) namespace() string {
+	if c.scope == nil {
+		return ""
+	}
+	return c.scope.Value.String()
+}
+
+// Named returns an end of a connection with the namespace of --namespace if it is the name of a pod or of a Service
+// without one.
+func (c *ObjectFlags) Named(end string) string {
+	_, err := netip.ParseAddr(end)
+	name, isService := strings.CutPrefix(end, "svc/")
+	switch of := c.namespace(); {
+	case of == "" || name == "" || err == nil || strings.Contains(name, "/"):
+		return end
+	case isService && !strings.Contains(name, "."):
+		return end + "." + of
+	case isService:
+		return end
+	default:
+		return of + "/" + name
+	}
 }
 
 // Read reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
@@ -153,7 +187,11 @@ func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) 
 		case c.Enforced:
 			return m.Objects()
 		}
-		return m.WithWorkloads()
+		o, err := m.WithWorkloads()
+		if err == nil && o.Empty() {
+			err = errors.Errorf("%s has no namespaces, pods, workloads, nodes or policies", spelling.Escape(c.Manifests))
+		}
+		return o, err
 	}
 	return c.List(ctx)
 }
@@ -178,7 +216,9 @@ func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
 // open opens the manifests, once.
 func (c *ObjectFlags) open() (_ *snapshot.Manifests, err error) {
 	if c.opened == nil {
-		c.opened, err = snapshot.Open(c.Manifests, c.Stdin)
+		if c.opened, err = snapshot.Open(c.Manifests, c.Stdin); err == nil {
+			c.opened.Namespace = c.namespace()
+		}
 	}
 	return c.opened, errors.Wrap(err, "--manifests")
 }
@@ -226,8 +266,11 @@ func (c *ObjectFlags) View(ctx context.Context, stderr io.Writer) (*npccluster.V
 	return c.Cluster(o).View(), nil
 }
 
-// NoteWorkloads notes what the user has to know about the pods that stand for workloads.
+// NoteWorkloads notes what the user has to know about the pods that stand for workloads, and about what is not used.
 func NoteWorkloads(stderr io.Writer, o snapshot.Objects) {
+	for _, u := range o.Unused {
+		_, _ = fmt.Fprintln(stderr, "weave-npc:", u)
+	}
 	for _, note := range o.Notes {
 		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
 	}

@@ -63,7 +63,7 @@ func command(d npc.Direction, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.Stdin = cmd.InOrStdin()
 		pod, _ := input.ParseEnd(args[0])
-		return o.run(cmd.Context(), pod, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.run(cmd.Context(), o.Named(pod), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
