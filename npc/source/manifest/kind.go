@@ -53,7 +53,7 @@ func isServed(kind string, version schema.GroupVersion) bool {
 	return ok && served == version
 }
 
-// doubt returns why objects of a kind that is not used may have been meant to be: another kind of policies, or one that
+// doubt returns why objects of a kind that is not used may be intended to be: another kind of policies, or one that
 // the group does not have. It is empty for others.
 func doubt(version schema.GroupVersion, kind string) string {
 	used := slices.Values([]string{KindNetworkPolicy, KindClusterNetworkPolicy})

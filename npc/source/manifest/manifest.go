@@ -30,13 +30,13 @@ import (
 type File struct {
 	Objects  []Object
 	Problems []Problem
-	// Ignored are the objects of kinds that are not used, by "apiVersion kind", and by NoObject and Template.
+	// Ignored are the objects of kinds that are not used, by "apiVersion kind", and by noObject and Template.
 	Ignored map[string]Ignored
 }
 
 // What is no object, among other files.
 const (
-	NoObject = "no object of Kubernetes"
+	noObject = "no object of Kubernetes"
 	Template = "template of Helm"
 )
 
@@ -44,7 +44,7 @@ const (
 type Ignored struct {
 	// Line is that of the first one.
 	Line, Count int
-	// Doubt is why they may have been meant for policies that are enforced; empty for no doubt.
+	// Doubt is why they may be intended for policies that are enforced; empty for no doubt.
 	Doubt string
 }
 

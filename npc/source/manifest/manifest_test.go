@@ -177,9 +177,9 @@ func TestManifestsThatAreAccepted(t *testing.T) {
 func TestManifestsAmongOtherFiles(t *testing.T) {
 	const noKind, template = "apiVersion: v2\nname: chart\n", "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Values.x }}\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"values of a chart":             {"a: 1\n", NoObject},
-		"a chart":                       {noKind, NoObject},
-		"a list":                        {"[1, 2]\n", NoObject},
+		"values of a chart":             {"a: 1\n", noObject},
+		"a chart":                       {noKind, noObject},
+		"a list":                        {"[1, 2]\n", noObject},
 		"a template":                    {template, Template},
 		"no apiVersion":                 {"kind: NetworkPolicy\nmetadata: {name: p}\n", "m.yaml:1: has no apiVersion or no kind"},
 		"no YAML":                       {"a: {\n", "m.yaml:1: "},
@@ -204,8 +204,8 @@ func TestManifestsAmongOtherFiles(t *testing.T) {
 	}
 }
 
-// TestKindsThatMayHaveBeenMeant are those of other policies, and those that look misspelt.
-func TestKindsThatMayHaveBeenMeant(t *testing.T) {
+// TestKindsThatMayBeIntended are those of other policies, and those that look misspelt.
+func TestKindsThatMayBeIntended(t *testing.T) {
 	for kind, want := range map[string]string{
 		"networking.k8s.io/v1 NetworkPolcy":                        "networking.k8s.io/v1 has no kind of this name; did you mean NetworkPolicy?",
 		"networking.k8s.oi/v1 NetworkPolicy":                       "policies of this kind are not enforced; those that are",

@@ -159,7 +159,7 @@ func (p *parser) decode(n node, inList bool) {
 	var t metav1.TypeMeta
 	err := kjson.UnmarshalCaseSensitivePreserveInts(n.data, &t)
 	if _, isUsed := servedVersion(t.Kind); p.Mixed && (err != nil || t.Kind == "" || t.APIVersion == "" && !isUsed) {
-		p.ignore(n, NoObject, "")
+		p.ignore(n, noObject, "")
 		return
 	}
 	if err != nil {

@@ -39,13 +39,13 @@ type Objects struct {
 	Positions *Positions
 	// Unreadable is what else could not be read.
 	Unreadable npc.Unreadable
-	// Unused are objects of manifests that may have been meant to be used.
+	// Unused are objects of manifests that may be intended to be used.
 	Unused []Unused
 	// Notes are sentences for the user about pods that are not in the manifests, and about what of these is not read.
 	Notes []string
 }
 
-// Empty reports whether there are no objects, also none that is not used and may have been meant to be.
+// Empty reports whether there are no objects, also none that is not used and may be intended to be.
 func (o Objects) Empty() bool {
 	return len(o.Namespaces)+len(o.Pods)+len(o.Policies)+len(o.ClusterPolicies)+len(o.Nodes)+len(o.Unused) == 0
 }

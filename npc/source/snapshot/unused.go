@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// Unused are the objects of one kind in a manifest that are not used and may have been meant to be.
+// Unused are the objects of one kind in a manifest that are not used and may be intended to be.
 type Unused struct {
 	Path string
 	// Kind is the version and the kind of the objects, whose first one is on the line.
@@ -19,7 +19,7 @@ type Unused struct {
 	manifest.Ignored
 }
 
-// String returns the objects, and why they may have been meant to be used.
+// String returns the objects, and why they may be intended to be used.
 func (u Unused) String() string {
 	return spelling.Escape(fmt.Sprintf("%s:%d: %s", u.Path, u.Line, u.Message()))
 }
