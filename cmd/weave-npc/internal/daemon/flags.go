@@ -129,7 +129,7 @@ func (o *options) registerEnforcement(f *pflag.FlagSet) {
 			"auto (dropped while an isolated pod may have one), never, always")
 	f.StringVar(&o.established, "established", o.established,
 		"open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
-			"or terminate (both ends are reset when they send something)")
+			"or terminate (both ends of a TCP connection are reset when they send something; others fall silent)")
 	f.StringVar(&o.terminateMark, "terminate-mark", o.terminateMark,
 		"bit of the connection mark that terminated connections have; no other program of this node may use it")
 	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
