@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,7 +37,7 @@ func TestS63_KilledBetweenTheSteps(t *testing.T) {
 }
 
 // killed has the kernel follow what was announced for so many steps, and reports whether there would have been more.
-func (h *history) killed(steps int) (killed bool) {
+func (h *harness) killed(steps int) (killed bool) {
 	defer func() {
 		for _, k := range h.Kernels {
 			k.AfterStep = nil
@@ -130,4 +131,70 @@ func (h *history) setClusterPolicies(t *testing.T, specs map[string]string) {
 	for name, spec := range specs {
 		h.setClusterPolicy(fixture.ClusterPolicy(t, name, spec))
 	}
+}
+
+// TestS63_KilledWhileAnAddressChangesHands kills weave-npc after each step by which the address of a deleted pod is given
+// up, or is given to a next pod that is deleted then. The next weave-npc, and the one after it, close the address in the
+// directions in which the pod was isolated that had it last, and in no others.
+func TestS63_KilledWhileAnAddressChangesHands(t *testing.T) {
+	kinds := []string{"free", "both", "out", "admin"}
+	for _, first := range kinds {
+		for _, next := range append(kinds, "") {
+			for _, apart := range []bool{false, true} {
+				t.Run(fmt.Sprintf("from_%s_to_%s_apart_%t", first, cmp.Or(next, "none"), apart), func(t *testing.T) {
+					for steps, killed := 0, true; killed; steps++ {
+						w := startWithKinds(newHarness(t))
+						w.Pod("a/pod", vanished, "is="+first)
+						w.Model.SetSynced()
+						w.Again(false)
+						w.DeletePod("a/pod")
+						if apart { // the next pod comes while another weave-npc runs
+							w.killed(1)
+							w = startWithKinds(w)
+							w.Model.SetSynced()
+						}
+						if next != "" {
+							w.Pod("a/next", vanished, "is="+next)
+						}
+						killed = w.killed(steps)
+						w = startWithKinds(w)
+						w.Model.SetSynced()
+						w.killed(steps % 4)
+						startWithKinds(w).expectClosed(cmp.Or(next, first))
+					}
+				})
+			}
+		}
+	}
+}
+
+// vanished is an address, of one family: the first step of its transaction records whose it is.
+const vanished = "10.32.1.5"
+
+// startWithKinds returns a successor that knows policies which isolate pods by their labels: is=both, is=in and so on.
+func startWithKinds(w *harness) *harness {
+	next := successor(w)
+	next.Addr("vanished", vanished)
+	next.Load()
+	next.Namespace("a")
+	for is, types := range map[string]string{"both": "Ingress, Egress", "out": "Egress"} {
+		next.Policy("a/"+is, `{podSelector: {matchLabels: {is: `+is+`}}, policyTypes: [`+types+`]}`)
+	}
+	next.ClusterPolicy("admin", `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {is: admin}}}},
+		ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
+	return next
+}
+
+// expectClosed starts, and expects that the address is closed as the given kind of pod is isolated.
+func (h *harness) expectClosed(is string) {
+	h.Helper()
+	h.Sync()
+	to, from := "yes", "yes"
+	if is == "both" || is == "admin" {
+		to = "no"
+	}
+	if is == "both" || is == "out" {
+		from = "no"
+	}
+	h.Expect("outside > vanished tcp:80 = " + to + "\n vanished > outside tcp:80 = " + from)
 }

@@ -99,7 +99,7 @@ func (p Planner) Plan(collectGarbage bool,
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
 			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Counts().Policies == 0 &&
 				!c.state.config.LegacyNetpol,
-			Editing: c.state.editing}
+			Recorded: c.state.failClosed.Recorded(t.Family), Editing: c.state.editing}
 		if o.Known == dataplane.AllKnown {
 			o.Mismatched = t.ResolveNames(collectGarbage)
 		}

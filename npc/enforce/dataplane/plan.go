@@ -35,6 +35,8 @@ type Options struct {
 	NoPolicies bool
 	// Mismatched is what ResolveNames found in the way, which the transaction names first.
 	Mismatched []string
+	// Recorded is written to the set of the local pods first, for a next process that finds half of the changes.
+	Recorded []ipset.Element
 	// Editing decides which chains of ordered rules are edited in place.
 	Editing iptables.Editing
 }
@@ -60,6 +62,8 @@ type planner struct {
 	replaced map[*Set]struct{}
 	// unwanted are the sets that may be destroyed.
 	unwanted []*Set
+	// recommented are the entries of local pods that get other comments, once all else that is theirs is written.
+	recommented []ipset.Entry
 	// urgent are addresses that something is to be opened to, whose connections therefore have to be deleted now.
 	urgent map[netip.Addr]struct{}
 }
@@ -73,6 +77,9 @@ func (t *Table) Plan(o Options) Transaction {
 	}
 	tx.Mismatched = o.Mismatched
 	p := &planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed, tx: &tx}
+	if len(o.Recorded) > 0 && t.Local.mismatch() == "" {
+		tx.DeleteStale = []ipset.Op{{Kind: ipset.Add, Set: t.Local.Set, Elements: o.Recorded}}
+	}
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()
@@ -87,13 +94,7 @@ func planFailClosedSets(failClosedSets []*Set) (ops []ipset.Op) {
 		if !s.exists || s.mismatch() != "" {
 			continue
 		}
-		var add []ipset.Entry
-		for e, st := range s.Differences() {
-			if st.Wanted {
-				add = append(add, e)
-			}
-		}
-		ops = appendMembers(ops, ipset.Add, s, add)
+		ops = appendMembers(ops, ipset.Add, s, s.members.Lacking())
 	}
 	return ops
 }
@@ -134,6 +135,7 @@ func (p *planner) planSets() {
 		slices.Reverse(p.tx.DeleteAndDestroy) // from the last rule to the first
 		p.planTiers(plan)
 	}
+	p.tx.Open = appendMembers(p.tx.Open, ipset.Add, p.sets.local, p.recommented)
 	p.collectSets()
 }
 
@@ -216,13 +218,19 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 	// While chains are not known, it is not known whether old rules stand where members are sent, nor whether they
 	// would be sent elsewhere.
 	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
-	sort := func(e ipset.Entry, st members.State) {
+	differences := s.Differences()
+	if p.replaces(s) {
+		differences = s.members.Anew()
+	}
+	for e, st := range differences {
 		switch {
 		case p.sets.lacks(e):
 			p.sets.family.incomplete[s.key] = p.sets.byName[e.Set].rejected
 		case !st.Wanted && s.kept[e], st.Wanted && p.hold.bars(s, e):
 		case p.keepsBack(s, e, st), st.Wanted && closed:
 			m.kept = true
+		case st.Wanted && st.Exists && s == p.sets.local:
+			p.recommented = append(p.recommented, e)
 		case st.Wanted && st.Exists:
 			m.Recommented = append(m.Recommented, e)
 		case st.Wanted:
@@ -239,17 +247,6 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 		default:
 			m.Remove = append(m.Remove, e)
 		}
-	}
-	if p.replaces(s) {
-		for e, st := range s.States() {
-			if st.Wanted {
-				sort(e, members.State{Want: st.Want, Wanted: true})
-			}
-		}
-		return m
-	}
-	for e, st := range s.Differences() {
-		sort(e, st)
 	}
 	return m
 }

@@ -67,13 +67,15 @@ func (v *deletedPods) recall(t *dataplane.Table, failClosedSets, allowed []*data
 	v.recalled[t.Family] = true
 	there := v.podsOfNode()
 	for e, st := range t.Local.States() {
-		id, name, ours := strings.Cut(st.Have.Comment, " ")
+		comment, isolated, recorded := parseRecord(st.Have.Comment)
+		id, name, ours := strings.Cut(comment, " ")
 		if !st.Exists || st.Wanted || !ours || there[id] || v.index.Addresses.Owner(e.Prefix.Addr()) != nil {
 			continue
 		}
-		var isolated [len(npc.Directions)]bool
 		for d, s := range allowed {
-			isolated[d] = !s.State(e).Exists || t.Sets.Listed(npc.Direction(d), e)
+			if !recorded {
+				isolated[d] = !s.State(e).Exists || t.Sets.Listed(npc.Direction(d), e)
+			}
 		}
 		v.put(e.Prefix.Addr(), name, isolated, now)
 	}
@@ -81,8 +83,9 @@ func (v *deletedPods) recall(t *dataplane.Table, failClosedSets, allowed []*data
 		for e, st := range s.States() {
 			name, ok := strings.CutSuffix(st.Have.Comment, deletedWord)
 			a := e.Prefix.Addr()
-			if !st.Exists || !ok || v.index.Addresses.Owner(a) != nil {
-				continue
+			_, _, recorded := parseRecord(t.Local.State(e).Have.Comment)
+			if !st.Exists || !ok || recorded || v.index.Addresses.Owner(a) != nil {
+				continue // what is recorded is newer
 			}
 			isolated := v.pods[a].isolated
 			isolated[d] = true

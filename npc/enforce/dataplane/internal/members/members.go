@@ -58,6 +58,27 @@ func (m Members) Differences() iter.Seq2[ipset.Entry, State] {
 	}
 }
 
+// Anew yields the entries that are desired, as if the kernel had none.
+func (m Members) Anew() iter.Seq2[ipset.Entry, State] {
+	return func(yield func(ipset.Entry, State) bool) {
+		for e, st := range m.states {
+			if st.Wanted && !yield(e, State{Want: st.Want, Wanted: true}) {
+				return
+			}
+		}
+	}
+}
+
+// Lacking returns the entries that are desired and that the kernel has otherwise or not at all.
+func (m Members) Lacking() (out []ipset.Entry) {
+	for e, st := range m.Differences() {
+		if st.Wanted {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // Clean reports whether no entry differs.
 func (m Members) Clean() bool { return len(m.dirty) == 0 }
 

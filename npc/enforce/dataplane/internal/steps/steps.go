@@ -21,7 +21,8 @@ type Steps struct {
 	Family npc.Family
 	// Mismatched describes sets that have the names of desired ones, cannot be these and are made again.
 	Mismatched []string
-	// DeleteStale deletes what an address that changed hands had for its former pod.
+	// DeleteStale deletes what an address that changed hands had for its former pod. Before, it records in the set of
+	// the local pods whose the address is or was, and how that pod is isolated.
 	DeleteStale []ipset.Op
 	// Close closes what must not meet half of a change of tiers: it takes local pods out of all lists, so that their
 	// packets are dropped, and has others denied.
@@ -42,7 +43,7 @@ type Steps struct {
 	DeleteDispatch []ipset.Op
 	// DeleteAndDestroy deletes members, then sets.
 	DeleteAndDestroy []ipset.Op
-	// Open opens what Close closed.
+	// Open opens what Close closed, and ends what DeleteStale recorded.
 	Open []ipset.Op
 }
 
