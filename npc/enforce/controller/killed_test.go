@@ -137,33 +137,34 @@ func (h *history) setClusterPolicies(t *testing.T, specs map[string]string) {
 // up, or is given to a next pod that is deleted then. The next weave-npc, and the one after it, close the address in the
 // directions in which the pod was isolated that had it last, and in no others.
 func TestS63_KilledWhileAnAddressChangesHands(t *testing.T) {
-	kinds := []string{"free", "both", "out", "admin"}
-	for _, first := range kinds {
-		for _, next := range append(kinds, "") {
-			for _, apart := range []bool{false, true} {
-				t.Run(fmt.Sprintf("from_%s_to_%s_apart_%t", first, cmp.Or(next, "none"), apart), func(t *testing.T) {
-					for steps, killed := 0, true; killed; steps++ {
-						w := startWithKinds(newHarness(t))
-						w.Pod("a/pod", vanished, "is="+first)
-						w.Model.SetSynced()
-						w.Again(false)
-						w.DeletePod("a/pod")
-						if apart { // the next pod comes while another weave-npc runs
-							w.killed(1)
-							w = startWithKinds(w)
-							w.Model.SetSynced()
-						}
-						if next != "" {
-							w.Pod("a/next", vanished, "is="+next)
-						}
-						killed = w.killed(steps)
+	for _, c := range []struct{ first, next string }{
+		{"free", ""}, {"both", ""}, {"out", ""}, {"admin", ""},
+		{"free", "free"}, {"free", "both"}, {"free", "out"}, {"free", "admin"},
+		{"both", "free"}, {"both", "out"}, {"admin", "free"}, {"out", "admin"},
+	} {
+		for _, apart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("from_%s_to_%s_apart_%t", c.first, cmp.Or(c.next, "none"), apart), func(t *testing.T) {
+				for steps, killed := 0, true; killed; steps++ {
+					w := startWithKinds(newHarness(t))
+					w.Pod("a/pod", vanished, "is="+c.first)
+					w.Model.SetSynced()
+					w.Again(false)
+					w.DeletePod("a/pod")
+					if apart { // the next pod comes while another weave-npc runs
+						w.killed(1)
 						w = startWithKinds(w)
 						w.Model.SetSynced()
-						w.killed(steps % 4)
-						startWithKinds(w).expectClosed(cmp.Or(next, first))
 					}
-				})
-			}
+					if c.next != "" {
+						w.Pod("a/next", vanished, "is="+c.next)
+					}
+					killed = w.killed(steps)
+					w = startWithKinds(w)
+					w.Model.SetSynced()
+					w.killed(steps % 4)
+					startWithKinds(w).expectClosed(cmp.Or(c.next, c.first))
+				}
+			})
 		}
 	}
 }

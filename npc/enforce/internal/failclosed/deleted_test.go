@@ -111,3 +111,24 @@ func TestPodsThatAreHeld(t *testing.T) {
 		w.drops(d, "10.32.1.2: shop/web deleted")
 	}
 }
+
+// TestARecordIsRead shows that what is recorded of a pod's address comes back, and what is not recorded is not.
+func TestARecordIsRead(t *testing.T) {
+	const pod = "kp4yu2nuys shop/db"
+	for text, isolated := range map[string][len(npc.Directions)]bool{
+		pod + " isolated:no":             {},
+		pod + " isolated:ingress":        {npc.Ingress: true},
+		pod + " isolated:egress":         {npc.Egress: true},
+		pod + " isolated:ingress-egress": {true, true},
+	} {
+		if got := record(pod, isolated); got != text {
+			t.Errorf("%v is recorded as %q", isolated, got)
+		}
+		if comment, got, ok := parseRecord(text); comment != pod || got != isolated || !ok {
+			t.Errorf("%q is read as %q, %v, %t", text, comment, got, ok)
+		}
+	}
+	if comment, _, ok := parseRecord(pod); comment != pod || ok {
+		t.Errorf("%q is read as a record", pod)
+	}
+}
