@@ -36,9 +36,9 @@ egress: [{to: [{namespaceSelector: {}}]}]`))}},
 		{name: "a_pod_is_not_isolated_any_more", states: []e2e.Change{killed(), e2e.Do(killed(), e2e.Policy("ops/p", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}}}]}]`))}},
-		{name: "pods_come_and_finish", states: []e2e.Change{
-			e2e.Do(killed(), newcomers(e2e.Phase(corev1.PodSucceeded))), e2e.Do(killed(),
-				newcomers(e2e.Phase(corev1.PodRunning)))}},
+		{name: "pods_come_and_finish", states: []e2e.Change{ // first they run: once bound, their ports stay so
+			e2e.Do(killed(), newcomers(e2e.Phase(corev1.PodRunning))), e2e.Do(killed(),
+				newcomers(e2e.Phase(corev1.PodSucceeded)))}},
 		{name: "a_peer_is_relabelled", states: []e2e.Change{killed(),
 			e2e.Do(killed(), e2e.Pod("shop/db", e2e.Labelled("app=none")),
 				e2e.Pod("ops/mon", e2e.Labelled("app=web")))}},
@@ -66,6 +66,10 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 			evaluated: []e2e.Change{killed(), e2e.Do(killed(), e2e.Pod("shop/web", e2e.Labelled("app=deleted"),
 				e2e.NoPorts),
 				e2e.Policy("shop/deleted", `{podSelector: {matchLabels: {app: deleted}}, policyTypes: [Ingress, Egress]}`))}},
+		{name: "the_address_of_a_free_pod_is_used_again", states: []e2e.Change{killed(),
+			e2e.Do(killed(), e2e.Without("shop/api")),
+			e2e.Do(killed(), e2e.Without("shop/api"), e2e.Pod("shop/next", e2e.At("api"), e2e.UID("next"), e2e.Started,
+				e2e.Labelled("app=next")))}},
 		{name: "a_thousand_pods_are_relabelled", states: []e2e.Change{e2e.Do(killed(), crowd("app=none")),
 			e2e.Do(killed(), crowd("app=db"))}},
 		{name: "take_over_from_the_original", families: []int{4},
