@@ -220,7 +220,7 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
 	differences := s.Differences()
 	if p.replaces(s) {
-		differences = s.members.Anew()
+		differences = s.members.FromNothing()
 	}
 	for e, st := range differences {
 		switch {

@@ -58,8 +58,8 @@ func (m Members) Differences() iter.Seq2[ipset.Entry, State] {
 	}
 }
 
-// Anew yields the entries that are desired, as if the kernel had none.
-func (m Members) Anew() iter.Seq2[ipset.Entry, State] {
+// FromNothing yields the entries that are desired, as if the kernel had none.
+func (m Members) FromNothing() iter.Seq2[ipset.Entry, State] {
 	return func(yield func(ipset.Entry, State) bool) {
 		for e, st := range m.states {
 			if st.Wanted && !yield(e, State{Want: st.Want, Wanted: true}) {
