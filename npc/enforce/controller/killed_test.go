@@ -146,7 +146,7 @@ func TestS63_KilledWhileAnAddressChangesHands(t *testing.T) {
 			t.Run(fmt.Sprintf("from_%s_to_%s_apart_%t", c.first, cmp.Or(c.next, "none"), apart), func(t *testing.T) {
 				for steps, killed := 0, true; killed; steps++ {
 					w := startWithKinds(newHarness(t))
-					w.Pod("a/pod", vanished, "is="+c.first)
+					w.Pod("a/pod", gone, "is="+c.first)
 					w.Model.SetSynced()
 					w.Again(false)
 					w.DeletePod("a/pod")
@@ -156,7 +156,7 @@ func TestS63_KilledWhileAnAddressChangesHands(t *testing.T) {
 						w.Model.SetSynced()
 					}
 					if c.next != "" {
-						w.Pod("a/next", vanished, "is="+c.next)
+						w.Pod("a/next", gone, "is="+c.next)
 					}
 					killed = w.killed(steps)
 					w = startWithKinds(w)
@@ -169,13 +169,13 @@ func TestS63_KilledWhileAnAddressChangesHands(t *testing.T) {
 	}
 }
 
-// vanished is an address, of one family: the first step of its transaction records whose it is.
-const vanished = "10.32.1.5"
+// gone is an address, of one family: the first step of its transaction records whose it is.
+const gone = "10.32.1.5"
 
 // startWithKinds returns a successor that knows policies which isolate pods by their labels: is=both, is=in and so on.
 func startWithKinds(w *harness) *harness {
 	next := successor(w)
-	next.Addr("vanished", vanished)
+	next.Addr("gone", gone)
 	next.Load()
 	next.Namespace("a")
 	for is, types := range map[string]string{"both": "Ingress, Egress", "out": "Egress"} {
@@ -197,5 +197,5 @@ func (h *harness) expectClosed(is string) {
 	if is == "both" || is == "out" {
 		from = "no"
 	}
-	h.Expect("outside > vanished tcp:80 = " + to + "\n vanished > outside tcp:80 = " + from)
+	h.Expect("outside > gone tcp:80 = " + to + "\n gone > outside tcp:80 = " + from)
 }

@@ -81,7 +81,7 @@ func (k *killing) reconcile(t *testing.T) []int {
 	return calls
 }
 
-// left returns what a node has, canonical, without the chain in which connections end: that is there once one had to end.
+// left returns what a node has, canonical, without the chain that ends connections: it exists once one had to end.
 func left(t *testing.T, node *lab.Node) string {
 	t.Helper()
 	lines := slices.DeleteFunc(strings.SplitAfter(e2e.Canonical(e2e.Snapshot(t, node)), "\n"),
