@@ -264,7 +264,7 @@ func TestOneThatCannotBeChanged(t *testing.T) {
 	if err := table.Restore(all, bit); !errors.Is(err, unix.EBADF) {
 		t.Errorf("restored without a socket: %v", err)
 	}
-	if _, err := table.refresh(all); !errors.Is(err, unix.EBADF) {
+	if _, err := table.Refresh(all); !errors.Is(err, unix.EBADF) {
 		t.Errorf("read without a socket: %v", err)
 	}
 	table.list.close()

@@ -66,7 +66,7 @@ func (t *Table) Terminate(entries []Entry, bit uint32, pin bool) (gone int, err 
 			if err != nil {
 				return gone, errors.Wrap(err, "terminating connections")
 			}
-			some, err = t.refresh(changed)
+			some, err = t.Refresh(changed)
 			if err != nil {
 				return gone, errors.Wrap(err, "reading connections to terminate")
 			}
@@ -131,8 +131,8 @@ func (t *Table) putRestored(e *Entry, bit uint32) {
 // named returns the attributes that name a connection, in a buffer that is used again.
 func (t *Table) named(e *Entry) []byte { return append(t.attrs[:0], e.identity...) }
 
-// refresh reads connections again, and leaves out those that ended, also if others have their addresses and ports.
-func (t *Table) refresh(entries []Entry) ([]Entry, error) {
+// Refresh reads connections again, and leaves out those that ended, also if others have their addresses and ports.
+func (t *Table) Refresh(entries []Entry) ([]Entry, error) {
 	left := entries[:0:0]
 	for _, e := range entries {
 		err := t.change.get(e.family, t.named(&e), func(attrs []byte) {

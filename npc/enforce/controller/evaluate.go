@@ -21,10 +21,13 @@ type evaluator struct {
 // sides are what policies say of pods.
 type sides map[*index.Pod]*[len(npc.Directions)]verdict.Side
 
-// hearing is a verdict with what was decided on each side.
+// hearing is a verdict, at first without the names of rules, with what was decided on each side.
 type hearing struct {
 	verdict.Verdict
 	decisions [len(npc.Directions)]verdict.Decision
+	by, also  *verdict.NamedRule
+	// costly is the namespace of the pod whose rules took more comparisons than were left. The verdict is not known then.
+	costly string
 }
 
 func newEvaluator(s *state) evaluator {
@@ -37,14 +40,20 @@ func (j *evaluator) forget() {
 	j.changes++ // groups forget when they are asked: there may be many
 }
 
-// Evaluate returns what policies make of flows, in order. It appends to out.
-func (l Lookup) Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
+// Evaluate returns what policies make of a flow.
+func (l Lookup) Evaluate(f verdict.Flow) verdict.Verdict {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	for _, f := range flows {
-		out = append(out, l.c.evaluator.hear(f, nil).Verdict)
-	}
-	return out
+	return l.c.evaluator.hear(f, nil, verdict.NoBound).named()
+}
+
+// EvaluateWithin returns what policies make of a flow, without the names of rules. If that takes more than most
+// comparisons, the verdict is not known, and costly is the namespace whose rules take them.
+func (l Lookup) EvaluateWithin(most int, f verdict.Flow) (v verdict.Verdict, costly string) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	h := l.c.evaluator.hear(f, nil, most)
+	return h.Verdict, h.costly
 }
 
 // DeniedBy returns the rule of a cluster network policy that denies a flow in a direction, as sentences name it. It is
@@ -57,7 +66,7 @@ func (l Lookup) DeniedBy(f verdict.Flow, d npc.Direction) string {
 	if own == nil {
 		return ""
 	}
-	decision := q.Evaluate(j.index, j.side(own, d, nil))
+	decision, _ := q.Evaluate(j.index, j.side(own, d, nil), verdict.NoBound)
 	if by := decision.By; !decision.Allowed && by != nil {
 		return policy.DescribeRule(by.Tier, by.Policy, by.Number, j.tiers.RuleName(by.Policy, d, by.Number))
 	}
@@ -72,27 +81,37 @@ func (l Lookup) LocalAddrs() map[netip.Addr]struct{} {
 }
 
 // hear evaluates a flow as the chains evaluate a packet that opens a connection, or as they would with a group of
-// staged policies. It does not evaluate an address of a local pod that another pod claims.
-func (j *evaluator) hear(f verdict.Flow, w *group) (h hearing) {
+// staged policies, with most comparisons. It does not evaluate an address of a local pod that another pod claims.
+func (j *evaluator) hear(f verdict.Flow, w *group, most int) (h hearing) {
 	h.Allowed = true
 	from, to := j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)
 	evaluate := func(a netip.Addr, d npc.Direction) {
 		own, q := j.question(f, from, to, d)
-		if own == nil || !h.Allowed || j.policies.contest(a).Denied[d] {
+		if own == nil || !h.Allowed || h.costly != "" || j.policies.contest(a).Denied[d] {
 			return
 		}
 		h.Evaluated = true
-		decision := q.Evaluate(j.index, j.side(own, d, w))
+		var decision verdict.Decision
+		if decision, most = q.Evaluate(j.index, j.side(own, d, w), most); most < 0 {
+			h.costly = own.Namespace
+			return
+		}
 		h.decisions[d] = decision
-		if by := decision.By.Name(); !decision.Allowed || h.By == (verdict.By{}) {
-			h.Allowed, h.Direction, h.By = decision.Allowed, d, by
+		if by := decision.By; !decision.Allowed || h.by == nil {
+			h.Allowed, h.Direction, h.by = decision.Allowed, d, by
 		} else {
-			h.Also = by
+			h.also = by
 		}
 	}
 	evaluate(f.From, npc.Egress)
 	evaluate(f.To, npc.Ingress)
 	return h
+}
+
+// named returns the verdict with the names of the rules that decide.
+func (h hearing) named() verdict.Verdict {
+	h.By, h.Also = h.by.Name(), h.also.Name()
+	return h.Verdict
 }
 
 // question returns the local pod whose policies decide about a flow in a direction, nil if none do, and the question to

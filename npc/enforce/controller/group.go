@@ -168,14 +168,14 @@ func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Di
 	defer l.c.mu.Unlock()
 	j := &l.c.evaluator
 	j.groups.find()
-	is := j.hear(f, nil)
+	is := j.hear(f, nil, verdict.NoBound)
 	for _, w := range j.groups.about(j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)) {
-		if would := j.hear(f, w); would.Allowed != is.Allowed {
+		if would := j.hear(f, w, verdict.NoBound); would.Allowed != is.Allowed {
 			out = append(out, verdict.Difference{Group: w.name, Content: w.contentOfAll(),
-				Policy: j.decides(f, w, is, would), Verdict: would.Verdict})
+				Policy: j.decides(f, w, is, would), Verdict: would.named()})
 		}
 	}
-	return is.Verdict, out
+	return is.named(), out
 }
 
 // about returns the groups that concern at least one of the given pods of this node, sorted by name. Pods may be nil.

@@ -455,7 +455,7 @@ func (h *history) checkLookup(p refmodel.Packet, j refmodel.State) {
 		return
 	}
 	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
-	if got, want := h.Model.Evaluate([]verdict.Flow{f}, nil)[0], j.Allowed(cluster.Node, p); got.Allowed != want {
+	if got, want := h.Model.Evaluate(f), j.Allowed(cluster.Node, p); got.Allowed != want {
 		h.t.Fatalf("%v: must be allowed = %t, and is evaluated as: %+v", p, want, got)
 	}
 }

@@ -105,9 +105,13 @@ func (l *pass) keeps(e conntrack.Entry) bool {
 func (w *Worker) concludeLate(l *pass) error {
 	if l.unruled == 0 {
 		w.late.looked(l.arrived)
-		return nil
 	}
-	if w.late.rules == unwritten {
+	return w.requestRules(l)
+}
+
+// requestRules has the rules written if connections are to end by them.
+func (w *Worker) requestRules(l *pass) error {
+	if l.unruled > 0 && w.late.rules == unwritten {
 		if err := unused(w.Table, w.Bit); err != nil {
 			return errors.Wrap(err, "ending connections that began before their pod was known")
 		}

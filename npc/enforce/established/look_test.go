@@ -156,7 +156,6 @@ func TestS95_WhoOpenedItIsNotKnown(t *testing.T) {
 		p := pass{Worker: w}
 		p.take(conntrack.Entry{Name: "it", Source: podAddr(test.from), Destination: podAddr(test.to), Protocol: unix.IPPROTO_TCP, SourcePort: test.sourcePort,
 			Port: test.port, Liberal: test.liberal})
-		p.evaluate()
 		if _, ends := p.ended["it"]; ends != test.ends {
 			t.Errorf("%s: ends = %t", test.name, ends)
 		}

@@ -35,9 +35,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
+// observe counts what a look did.
 func (m *Metrics) observe(n counts, took time.Duration) {
-	m.ended.Add(float64(n.cut))
-	m.restored.Add(float64(n.restored))
+	m.count(n)
 	m.remembered.Set(float64(n.pinned + n.unpinned))
 	m.duration.Observe(took.Seconds())
+}
+
+// count counts what was done.
+func (m *Metrics) count(n counts) {
+	m.ended.Add(float64(n.cut))
+	m.restored.Add(float64(n.restored))
 }

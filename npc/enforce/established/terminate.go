@@ -1,7 +1,6 @@
 package established
 
 import (
-	"context"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -18,8 +17,11 @@ const (
 	// lookAgain is when connections are looked at again that were being opened during the first look, whose first
 	// packet the former rules let pass.
 	lookAgain = 100 * time.Millisecond
-	// evaluatedAtOnce is how many connections are evaluated while changes of the objects wait.
-	evaluatedAtOnce = 128
+	// evaluatedAtOnce is how many comparisons with rules, of about 10 ns, are made for a connection before those of
+	// others.
+	evaluatedAtOnce = 300
+	// sentAtOnce is how many connections are ended or restored together.
+	sentAtOnce = 128
 	// A look that fails is repeated after retryFirst, and later after twice the last pause, up to retryLast.
 	retryFirst, retryLast = 100 * time.Millisecond, 30 * time.Second
 )
@@ -28,8 +30,9 @@ const (
 type Evaluator interface {
 	// LocalAddrs returns the addresses of the local pods.
 	LocalAddrs() map[netip.Addr]struct{}
-	// Evaluate appends the verdicts on flows, in their order, to out.
-	Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
+	// EvaluateWithin returns the verdict on a flow or, if that takes more than most comparisons, the namespace whose
+	// rules take them.
+	EvaluateWithin(most int, f verdict.Flow) (v verdict.Verdict, costly string)
 }
 
 // Config is what a Worker is made of.
@@ -54,6 +57,10 @@ type Worker struct {
 	Config
 	asked chan struct{}
 	late  late
+	aside aside
+	// began is when the last look began, and unreported is what was done since.
+	began      time.Time
+	unreported counts
 	// former is how many ended connections the table had at the last look.
 	former int
 	// ended is set if there were ended connections at the last look, or before the first one.
@@ -65,7 +72,7 @@ type Worker struct {
 
 // newTerminator returns a Worker that has ended nothing.
 func newTerminator(c Config) *Worker {
-	w := &Worker{Config: c, asked: make(chan struct{}, 1)}
+	w := &Worker{Config: c, asked: make(chan struct{}, 1), aside: newAside()}
 	w.late.noted = make(chan struct{}, 1)
 	if c.EndLate == nil {
 		w.late.rules = written
@@ -84,82 +91,12 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Run evaluates connections after each Ask until the context ends. It returns no error: it retries what fails.
-func (w *Worker) Run(ctx context.Context) error {
-	share := share{at: time.Now()}
-	again, batch := time.NewTimer(0), time.NewTimer(0)
-	again.Stop()
-	batch.Stop()
-	defer again.Stop()
-	defer batch.Stop()
-	retry := time.Duration(0)
-	for {
-		first := false
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.late.noted:
-			if !w.late.waiting {
-				batch.Reset(w.late.pause())
-			}
-			w.late.waiting = true
-			continue
-		case <-batch.C:
-			w.late.waiting, first = false, true
-		case <-w.asked:
-			w.late.confirm()
-			first = true
-		case <-again.C:
-		}
-		if !w.due() {
-			continue
-		}
-		start := time.Now()
-		switch _, err := w.look(); {
-		case err != nil:
-			if retry == 0 {
-				w.Log.Error("cannot end connections that are not allowed any more, trying again", "err", err)
-			}
-			w.Metrics.failures.Inc()
-			retry = min(max(2*retry, retryFirst), retryLast)
-			again.Reset(retry)
-		case retry > 0:
-			w.Log.Info("connections that are not allowed any more can be ended again")
-			retry = 0
-			again.Reset(lookAgain)
-		case first:
-			// Long looks are less often in the way of the next change so.
-			again.Reset(max(lookAgain, 2*time.Since(start)))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(share.after(time.Now(), time.Since(start))):
-		}
-	}
-}
-
-// burst is by how much looks may be ahead of their share without a pause.
-const burst = 100 * time.Millisecond
-
-// share has looks take half the time at most, in the long run, so that who edits policies all the time gets half a
-// processor.
-type share struct {
-	ahead time.Duration // by how much they were ahead at a time
-	at    time.Time
-}
-
-// after returns the pause after a look that took some time.
-func (s *share) after(now time.Time, took time.Duration) time.Duration {
-	idle := now.Sub(s.at) - took
-	s.ahead, s.at = max(0, s.ahead-idle/2)+took/2, now
-	return max(0, 2*(s.ahead-burst))
-}
-
-// look evaluates all connections once.
+// look evaluates all connections once, except those whose rules take many comparisons, which wait for their turn.
 func (w *Worker) look() (counts, error) {
-	start := time.Now()
+	w.began = time.Now()
 	local := w.Evaluator.LocalAddrs()
 	l := pass{Worker: w, arrived: w.late.pending()}
+	w.aside.begin(l.arrived)
 	err := w.Table.Entries(func(source, destination netip.Addr) bool {
 		_, from := local[source]
 		_, to := local[destination]
@@ -173,29 +110,67 @@ func (w *Worker) look() (counts, error) {
 	if w.former = l.pinned; err != nil {
 		return l.counts, err
 	}
-	w.late.took = time.Since(start)
-	w.report(l.counts, w.late.took)
+	w.late.took = time.Since(w.began)
+	w.Metrics.observe(l.counts, w.late.took)
+	w.report(l.counts)
 	return l.counts, w.concludeLate(&l)
 }
 
-// report logs and counts what a look did.
-func (w *Worker) report(n counts, took time.Duration) {
-	w.Metrics.observe(n, took)
+// takeTurn evaluates the connection whose turn it is, however many comparisons that takes.
+func (w *Worker) takeTurn() error {
+	waited, namespace := w.aside.next()
+	l := pass{Worker: w, arrived: w.aside.arrived}
+	entries, err := w.Table.Refresh(append([]conntrack.Entry{waited}, w.aside.related[waited.Name]...))
+	if err == nil && len(entries) > 0 && entries[0].Name == waited.Name {
+		v, _ := w.evaluate(entries[0], verdict.NoBound)
+		l.decide(entries[0], v)
+		for _, e := range entries[1:] {
+			l.decide(e, verdict.Verdict{Evaluated: true, Allowed: v.Allowed})
+		}
+		err = l.carryOut()
+	}
+	if err != nil || l.unruled > 0 {
+		w.aside.add(waited, namespace)
+	}
+	w.former += l.added
+	w.ended = w.ended || l.marked+l.cut > 0
+	w.Metrics.count(l.counts)
+	w.Metrics.remembered.Add(float64(l.added + l.unpinned))
+	w.unreported.cut += l.cut
+	w.unreported.restored += l.restored
+	w.unreported.unpinned += l.unpinned
+	w.unreported.offloaded += l.offloaded
+	if len(w.aside.turns) == 0 {
+		w.report(counts{})
+	}
+	if err != nil {
+		return err
+	}
+	return w.requestRules(&l)
+}
+
+// report logs what a look did, and what was done before it and is not reported.
+func (w *Worker) report(n counts) {
+	n.cut += w.unreported.cut
+	n.restored += w.unreported.restored
+	n.unpinned += w.unreported.unpinned
+	n.offloaded += w.unreported.offloaded
+	w.unreported = counts{}
 	if n.cut+n.restored > 0 {
 		what := "a change ended connections"
 		if w.EndLate != nil {
 			what = "connections were ended that began before their pod was known"
 		}
 		w.Log.Info(what, "ended", n.cut, "restored", n.restored,
-			"took", took.Round(time.Microsecond))
+			"took", time.Since(w.began).Round(time.Microsecond))
 	}
 	if full := n.unpinned > 0; full != w.full {
 		if w.full = full; full {
 			w.Log.Warn("too many ended connections are remembered: more of them "+
-				"may be opened again by an end that was idle", "remembered", n.pinned)
+				"may be opened again by an end that was idle", "remembered", w.former)
 		}
 	}
-	if is := n.offloaded > 0; is != w.misses {
+	if is := n.offloaded > 0; is != w.misses && (is || len(w.aside.turns) == 0) {
 		if w.misses = is; is {
 			w.Log.Warn("connections that were to end are offloaded: their packets may meet no rule",
 				"connections", n.offloaded)
@@ -219,11 +194,10 @@ type pass struct {
 	unruled int
 	// marked counts the connections that had ended before.
 	marked int
-	// entries wait to be evaluated, and related ones for the connection that they are related to, whose verdict they
-	// share.
-	entries, related []conntrack.Entry
-	flows            []verdict.Flow
-	verdicts         []verdict.Verdict
+	// related connections wait for the connection that they are related to, whose verdict they share.
+	related []conntrack.Entry
+	// pin and mark are to end, and restore to go on.
+	pin, mark, restore []conntrack.Entry
 	// ended are the names of connections that are denied, as long as others may follow them.
 	ended map[string]struct{}
 	err   error
@@ -235,102 +209,113 @@ func isDHCP(e conntrack.Entry) bool {
 	return e.Protocol == unix.IPPROTO_UDP && (low == 67 && high == 68 || low == 546 && high == 547)
 }
 
-// take evaluates a connection, in a batch with others before and after it.
+// take evaluates a connection, or has it wait for its turn.
 func (l *pass) take(e conntrack.Entry) {
-	if isDHCP(e) {
-		return
-	}
-	if e.Master != "" {
+	switch {
+	case isDHCP(e):
+	case e.Master != "":
 		l.related = append(l.related, e)
+	case l.keeps(e) && !l.marks(e):
+		l.aside.stay(e.Name)
+	default:
+		if v, costly := l.evaluate(e, evaluatedAtOnce); costly == "" {
+			l.decide(e, v)
+		} else {
+			l.aside.add(e, costly)
+			l.count(e)
+		}
+	}
+}
+
+// evaluate returns the verdict on a connection, or the namespace whose rules take more than most comparisons.
+func (w *Worker) evaluate(e conntrack.Entry, most int) (v verdict.Verdict, costly string) {
+	v, costly = w.Evaluator.EvaluateWithin(most, verdict.Flow{From: e.Source, To: e.Destination,
+		Service: flow.Service{Protocol: e.Protocol, Port: e.Port}})
+	if !e.Liberal || v.Allowed || costly != "" {
+		return v, costly
+	}
+	// It was taken up in mid-stream: who opened it is not known.
+	reverse, costly := w.Evaluator.EvaluateWithin(most, verdict.Flow{From: e.Destination, To: e.Source,
+		Service: flow.Service{Protocol: e.Protocol, Port: e.SourcePort}})
+	v.Allowed = reverse.Allowed
+	return v, costly
+}
+
+// end decides about the related connections and carries out the rest.
+func (l *pass) end() error {
+	for _, e := range l.related {
+		if l.aside.has(e.Master) {
+			l.aside.related[e.Master] = append(l.aside.related[e.Master], e)
+			l.count(e)
+			continue
+		}
+		_, ended := l.ended[e.Master]
+		l.decide(e, verdict.Verdict{Evaluated: true, Allowed: !ended})
+	}
+	err := l.carryOut()
+	if err == nil {
+		l.aside.end()
+	}
+	return err
+}
+
+// marks reports whether a connection was ended before. Without the rules the mark is another program's.
+func (l *pass) marks(e conntrack.Entry) bool { return e.Mark&l.Bit != 0 && l.late.rules == written }
+
+// count counts a connection that was ended before.
+func (l *pass) count(e conntrack.Entry) {
+	if !l.marks(e) {
 		return
 	}
-	if l.entries = append(l.entries, e); len(l.entries) == evaluatedAtOnce {
-		l.evaluate()
+	l.marked++
+	if e.Pinned() {
+		l.pinned++
 	}
 }
 
-// evaluate evaluates the connections that wait.
-func (l *pass) evaluate() {
-	l.flows, l.verdicts = l.flows[:0], l.verdicts[:0]
-	for _, e := range l.entries {
-		l.flows = append(l.flows, verdict.Flow{From: e.Source, To: e.Destination,
-			Service: flow.Service{Protocol: e.Protocol, Port: e.Port}})
+// decide has a connection end that is denied, or restored that was ended and is allowed. Several are sent at once.
+func (l *pass) decide(e conntrack.Entry, v verdict.Verdict) {
+	l.count(e)
+	marked, denied := l.marks(e), v.Evaluated && !v.Allowed
+	if denied && (marked || !l.keeps(e)) {
+		l.remember(e.Name)
 	}
-	for _, e := range l.entries {
-		if e.Liberal { // it was taken up in mid-stream: who opened it is not known
-			l.flows = append(l.flows, verdict.Flow{From: e.Destination, To: e.Source,
-				Service: flow.Service{Protocol: e.Protocol, Port: e.SourcePort}})
-		}
+	switch {
+	case !v.Evaluated, v.Allowed && !marked:
+	case v.Allowed:
+		l.restore = append(l.restore, e)
+	case marked, l.keeps(e):
+	case l.late.rules != written:
+		l.unruled++
+	case l.former+l.added >= l.MaxPinned:
+		l.mark = append(l.mark, e)
+		l.unpinned++
+	default:
+		l.pin = append(l.pin, e)
+		l.added++
 	}
-	l.verdicts = l.Evaluator.Evaluate(l.flows, l.verdicts)
-	reverse := l.verdicts[len(l.entries):]
-	l.carryOut(func(i int) (evaluated, allowed bool) {
-		v := l.verdicts[i]
-		if l.entries[i].Liberal {
-			v.Allowed, reverse = v.Allowed || reverse[0].Allowed, reverse[1:]
-		}
-		return v.Evaluated, v.Allowed
-	})
+	if denied && !l.keeps(e) && e.Offloaded() {
+		l.offloaded++
+	}
+	if len(l.pin)+len(l.mark)+len(l.restore) >= sentAtOnce {
+		l.note(l.carryOut())
+	}
 }
 
-// end evaluates the rest.
-func (l *pass) end() error {
-	if len(l.entries) > 0 {
-		l.evaluate()
-	}
-	if l.entries = l.related; len(l.entries) > 0 {
-		l.carryOut(func(i int) (evaluated, allowed bool) {
-			_, ended := l.ended[l.entries[i].Master]
-			return true, !ended
-		})
-	}
-	return l.err
-}
-
-// carryOut ends the connections that are denied, and restores those that were ended and are allowed.
-func (l *pass) carryOut(verdict func(i int) (evaluated, allowed bool)) {
-	var pin, mark, restore []conntrack.Entry
-	for i, e := range l.entries {
-		evaluated, allowed := verdict(i)
-		marked := e.Mark&l.Bit != 0 && l.late.rules == written // else the mark is another program's
-		if evaluated && !allowed && (marked || !l.keeps(e)) {
-			l.remember(e.Name)
-		}
-		switch {
-		case !evaluated, allowed && !marked:
-		case allowed:
-			restore = append(restore, e)
-		case marked, l.keeps(e):
-		case l.late.rules != written:
-			l.unruled++
-		case l.former+l.added >= l.MaxPinned:
-			mark = append(mark, e)
-			l.unpinned++
-		default:
-			pin = append(pin, e)
-			l.added++
-		}
-		if marked {
-			l.marked++
-		}
-		if marked && e.Pinned() {
-			l.pinned++
-		}
-		if evaluated && !allowed && !l.keeps(e) && e.Offloaded() {
-			l.offloaded++
-		}
-	}
-	l.entries = l.entries[:0]
+// carryOut ends and restores connections as decided. It returns the first error of the pass.
+func (l *pass) carryOut() error {
 	for _, c := range []struct {
 		entries []conntrack.Entry
 		pin     bool
-	}{{pin, true}, {mark, false}} {
+	}{{l.pin, true}, {l.mark, false}} {
 		gone, err := l.Table.Terminate(c.entries, l.Bit, c.pin)
 		l.note(err)
 		l.cut += len(c.entries) - gone
 	}
-	l.note(l.Table.Restore(restore, l.Bit))
-	l.restored += len(restore)
+	l.note(l.Table.Restore(l.restore, l.Bit))
+	l.restored += len(l.restore)
+	l.pin, l.mark, l.restore = l.pin[:0], l.mark[:0], l.restore[:0]
+	return l.err
 }
 
 func (l *pass) remember(name string) {

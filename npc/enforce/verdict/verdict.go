@@ -4,12 +4,14 @@
 // without reasons.
 //
 //	side := verdict.Side{Allowing: rules, Isolated: policy.Always} // what policies say of a pod in one direction
-//	decision := verdict.Question{Peer: address, PeerPod: owner, ...}.Evaluate(nodes, &side)
+//	decision, left := verdict.Question{Peer: address, PeerPod: owner, ...}.Evaluate(nodes, &side, verdict.NoBound)
 //
 // It does not know which policies there are, nor what the kernel holds.
 package verdict
 
 import (
+	"math"
+	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -40,6 +42,9 @@ type By struct {
 	// policy.
 	Content string
 }
+
+// NoBound is a number of comparisons that no evaluation reaches.
+const NoBound = math.MaxInt
 
 // Side is what policies say of a pod's flows in one direction.
 type Side = policy.Applied[*NamedRule]
@@ -111,12 +116,16 @@ type Decision struct {
 	Passed [len(policy.Tiers)]*NamedRule
 }
 
-// Evaluate returns whether the policies of a side allow a flow, and by which rules.
-func (q Question) Evaluate(nodes Nodes, s *Side) (d Decision) {
-	ask := policy.Question[policy.Fit, *NamedRule]{Sets: policy.Fits(), Exempt: q.Exempt,
+// Evaluate returns whether the policies of a side allow a flow, and by which rules, and how many of most comparisons
+// are left. If that is less than none, the decision is not known. A comparison takes about 10 ns.
+func (q Question) Evaluate(nodes Nodes, s *Side, most int) (d Decision, left int) {
+	c := comparison{Question: q, nodes: nodes, left: most}
+	sets := policy.Fits()
+	sets.IsEmpty = func(f policy.Fit) bool { return f == policy.Never || c.left < 0 }
+	ask := policy.Question[policy.Fit, *NamedRule]{Sets: sets, Exempt: q.Exempt,
 		Action: func(r *NamedRule) policy.Action { return r.Action },
 		Matches: func(r *NamedRule) policy.Fit {
-			return policy.FitOf(q.portFits(&r.MergedRule) && q.peerFits(nodes, &r.MergedRule))
+			return policy.FitOf(c.portFits(&r.MergedRule) && c.peerFits(&r.MergedRule))
 		},
 		Decide: func(is policy.Decision[*NamedRule], _, _ policy.Fit) {
 			switch {
@@ -129,48 +138,84 @@ func (q Question) Evaluate(nodes Nodes, s *Side) (d Decision) {
 			}
 		}}
 	ask.Ask(s, policy.Always)
-	return d
+	return d, c.left
 }
 
-func (q Question) portFits(r *policy.MergedRule) bool {
+// comparison compares a flow with rules until no comparisons are left.
+type comparison struct {
+	Question
+	nodes Nodes
+	left  int
+}
+
+// spend counts comparisons, and reports whether they may be made.
+func (c *comparison) spend(n int) bool {
+	c.left -= n
+	return c.left >= 0
+}
+
+func (c *comparison) portFits(r *policy.MergedRule) bool {
 	if r.AnyPort {
-		return true
+		return c.spend(1)
 	}
-	for _, p := range r.Ports {
+	for i := range r.Ports {
+		p := &r.Ports[i]
 		switch {
+		case !c.spend(1):
+			return false
 		case p.Name == "":
-			if p.Includes(q.Protocol, q.Port) {
+			if p.Includes(c.Protocol, c.Port) {
 				return true
 			}
-		case p.Protocol == q.Protocol && q.Destination != nil &&
-			slices.Contains(q.Destination.Ports, npc.NamedPort{Name: p.Name, Protocol: q.Protocol, Port: q.Port}):
+		case p.Protocol == c.Protocol && c.Destination != nil && c.spend(len(c.Destination.Ports)) &&
+			slices.Contains(c.Destination.Ports, npc.NamedPort{Name: p.Name, Protocol: c.Protocol, Port: c.Port}):
 			return true
 		}
 	}
 	return false
 }
 
-func (q Question) peerFits(nodes Nodes, r *policy.MergedRule) bool {
+func (c *comparison) peerFits(r *policy.MergedRule) bool {
 	if r.AnyPeer {
 		return true
 	}
-	for _, p := range r.Peers {
+	for i := range r.Peers {
+		p := &r.Peers[i]
 		switch {
+		case !c.spend(c.costOf(p)):
+			return false
 		case p.Block != nil:
-			if p.Block.Contains(q.Peer) {
+			if p.Block.Contains(c.Peer) {
 				return true
 			}
 		case p.Nodes != nil:
-			if nodes.IsNode(q.Peer, *p.Nodes) {
+			if c.nodes.IsNode(c.Peer, *p.Nodes) {
 				return true
 			}
-		case q.PeerPod == nil:
-		case p.Namespaces == nil && q.PeerPod.Namespace == p.Namespace,
-			p.Namespaces != nil && q.PeerPod.InNamespaces(*p.Namespaces):
-			if q.PeerPod.SelectedBy(p.Pods) {
+		case c.PeerPod == nil:
+		case p.Namespaces == nil && c.PeerPod.Namespace == p.Namespace,
+			p.Namespaces != nil && c.PeerPod.InNamespaces(*p.Namespaces):
+			if c.PeerPod.SelectedBy(p.Pods) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// costOf returns about how many comparisons it takes whether a peer matches.
+func (c *comparison) costOf(p *policy.MergedPeer) int {
+	switch {
+	case p.Block != nil:
+		return 1 + 2*bits.Len(uint(len(p.Block.Entries)))
+	case p.Nodes != nil:
+		return 1 + p.Nodes.Cost()
+	case c.PeerPod == nil:
+		return 1
+	case p.Namespaces != nil:
+		return p.Namespaces.Cost() + c.PeerPod.CostOf(p.Pods)
+	case c.PeerPod.Namespace != p.Namespace:
+		return 1
+	}
+	return c.PeerPod.CostOf(p.Pods)
 }

@@ -17,8 +17,8 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// IsLocal reports whether an address is that of a pod of this node.
 	IsLocal(netip.Addr) bool
-	// Evaluate appends the verdicts on flows to out.
-	Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
+	// Evaluate returns the verdict on a flow.
+	Evaluate(verdict.Flow) verdict.Verdict
 	// Differences returns the verdict on a flow, and those of the groups of staged policies that decide otherwise.
 	Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
 	// Groups returns the content of each group, which changes when its policies change; nil while not all policies are
@@ -50,7 +50,7 @@ func (j evaluator) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Eva
 	var is verdict.Verdict
 	var differences []verdict.Difference
 	if of.Unevaluated = j.haste; j.haste {
-		is = j.Names.Evaluate([]verdict.Flow{f}, nil)[0]
+		is = j.Names.Evaluate(f)
 	} else {
 		is, differences = j.Differences(f)
 	}

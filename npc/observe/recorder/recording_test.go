@@ -50,12 +50,9 @@ func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
 }
 
 // Evaluate is for who is in haste.
-func (n names) Evaluate(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
-	for _, f := range asked {
-		v, _ := n.Differences(f)
-		out = append(out, v)
-	}
-	return out
+func (n names) Evaluate(f verdict.Flow) verdict.Verdict {
+	v, _ := n.Differences(f)
+	return v
 }
 
 func (n names) Groups() map[string]string { return map[string]string{"open": "1"} }

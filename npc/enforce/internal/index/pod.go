@@ -98,6 +98,9 @@ func (p *Pod) SelectedBy(s policy.Selector) bool {
 	return s.SelectsAll() || !p.Unlabelled && s.Selects(&p.labels)
 }
 
+// CostOf returns about how many comparisons of 10 ns SelectedBy takes.
+func (p *Pod) CostOf(s policy.Selector) int { return s.Cost() * (1 + len(p.labels)/16) }
+
 // LabelledAs reports whether the pod has the labels of its facts.
 func (p *Pod) LabelledAs(f *npc.Pod) bool {
 	return p.Unlabelled == f.Unlabelled && p.labels.Equal(f.Labels)
