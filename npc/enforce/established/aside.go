@@ -16,8 +16,8 @@ type aside struct {
 	turns   []string          // the namespaces that have some, the next one first
 	found   map[string]uint64 // name of a connection -> the last look that found it
 	look    uint64            // counts the looks
-	// related are connections that share the verdict on one that waits, by its name, and arrived are the addresses of
-	// which some wait that ends even if others are kept.
+	// related are connections that share the verdict on one that waits, by its name. Connections of the addresses
+	// in arrived end even if others are kept.
 	related map[string][]conntrack.Entry
 	arrived map[netip.Addr]int
 }
