@@ -13,8 +13,8 @@ import (
 const isolatedWord = " isolated:"
 
 // Recorded returns the entries that a family's kernel has of local pods whose addresses changed hands, where their
-// comments have to change: they name the pod that has the address, or had it last, and its isolated directions. From this a
-// next process knows what the pod was, if it is deleted meanwhile. Until the connections of the
+// comments have to change: they name the pod that has the address, or had it last, and its isolated directions. From
+// this a next process knows how the pod was isolated, even if it was deleted meanwhile. Until the connections of the
 // former pod are deleted, the other entries do not show it.
 func (g *Filter) Recorded(f npc.Family) (out []ipset.Element) {
 	for e, st := range g.tables[f].Local.Differences() {
@@ -38,8 +38,7 @@ func (g *Filter) Recorded(f npc.Family) (out []ipset.Element) {
 	return out
 }
 
-// record returns the comment of a pod's entry in the set of the local pods with the isolated directions of
-// the pod.
+// record returns the comment of a pod's entry in the set of the local pods with the pod's isolated directions.
 func record(comment string, isolated [len(npc.Directions)]bool) string {
 	var in []string
 	for _, d := range npc.Directions {
