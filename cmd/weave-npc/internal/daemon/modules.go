@@ -15,6 +15,9 @@ import (
 // modulesInterval is the pause between two looks at what the kernel lacks.
 const modulesInterval = 5 * time.Second
 
+// unreadyLooks is how many looks find a node not ready before it is found out what its kernel lacks.
+const unreadyLooks = 3
+
 // awaitModules waits until the kernel has the modules without which no policy can be enforced, and serves meanwhile why
 // the node is not ready. It returns failure, with which weave-npc could not start, if that has another reason.
 func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure error) error {
@@ -66,7 +69,7 @@ func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure er
 
 // followModules finds out what the kernel lacks while policies cannot be enforced, for /readyz and the log.
 func (d *daemon) followModules(ctx context.Context) error {
-	for {
+	for unready := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -74,6 +77,10 @@ func (d *daemon) followModules(ctx context.Context) error {
 		}
 		if !d.controller.Synced() || d.syncer.Ready() == "" {
 			d.lack.Store(nil)
+			unready = 0
+			continue
+		}
+		if unready++; unready < unreadyLooks { // a node may be slow
 			continue
 		}
 		lack, err := host.Lacking(ctx, d.backend, d.families)
