@@ -43,15 +43,12 @@ func showPoliciesCommand() *cobra.Command {
 	var from string
 	cmd := objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
 		func(cmd *cobra.Command, l *listing, r *input.Staged) error {
-			nodes, err := l.Nodes(cmd.Context(), r, cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
+			nodes := l.Nodes(r, cmd.ErrOrStderr())
 			known, failed := l.hits(cmd, from)
 			if from != "" && known == nil {
 				return failed
 			}
-			err = output.Policies(cmd.OutOrStdout(), l.output.Name, explain.Policies(l.viewOf(r.Objects), l.namespace),
+			err := output.Policies(cmd.OutOrStdout(), l.output.Name, explain.Policies(l.viewOf(r.Objects), l.namespace),
 				r.Rows(l.namespace, l.viewOf, nodes), known)
 			if err != nil {
 				return err

@@ -41,7 +41,8 @@ func listNodes(ctx context.Context, client kubernetes.Interface) *Nodes {
 
 // follow takes the flags of the nodes for those that are not given. It is an error if they matter for some objects of
 // the API server and are not known, or are not the same on all nodes.
-func (c *ObjectFlags) follow(n *Nodes, o snapshot.Objects) error {
+func (c *ObjectFlags) follow(o snapshot.Objects) error {
+	n := c.nodes
 	if len(n.agents) > 0 && c.legacy != nil && !c.legacy.Changed && len(o.Policies) > 0 {
 		c.LegacyNetpol = n.agents[0].Legacy
 		if slices.ContainsFunc(n.agents, func(a agent) bool { return a.Legacy != c.LegacyNetpol }) {

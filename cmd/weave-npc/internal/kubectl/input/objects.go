@@ -39,6 +39,7 @@ type ObjectFlags struct {
 	legacy  *pflag.Flag
 	scope   *pflag.Flag         // --namespace; nil for commands without it
 	opened  *snapshot.Manifests // nil before they are
+	nodes   *Nodes              // nil before objects of an API server are read
 	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read
 	// then.
 	partly bool
@@ -210,7 +211,8 @@ func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
 	if err != nil {
 		return snapshot.Objects{}, err
 	}
-	return o, c.follow(listNodes(ctx, client), o)
+	c.nodes = listNodes(ctx, client)
+	return o, c.follow(o)
 }
 
 // open opens the manifests, once.
@@ -239,21 +241,16 @@ func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
 	return snapshot.ListNetwork(ctx, client, c.namespaces()...), nil
 }
 
-// Nodes finds out how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It
+// Nodes returns how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It
 // returns nil if none is staged, and for manifests.
-func (c *ObjectFlags) Nodes(ctx context.Context, r *Staged, stderr io.Writer) (*Nodes, error) {
-	if c.Manifests != "" || !r.any() {
-		return nil, nil //nolint:nilnil // as said
+func (c *ObjectFlags) Nodes(r *Staged, stderr io.Writer) *Nodes {
+	if c.nodes == nil || !r.any() {
+		return nil
 	}
-	client, _, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
-	if err != nil {
-		return nil, err
-	}
-	n := listNodes(ctx, client)
-	for _, line := range r.warnings(n) {
+	for _, line := range r.warnings(c.nodes) {
 		_, _ = fmt.Fprintln(stderr, "weave-npc:", line)
 	}
-	return n, nil
+	return c.nodes
 }
 
 // View reads the objects and returns them as a View. What it does not consider is noted in stderr.
