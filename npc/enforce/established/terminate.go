@@ -136,10 +136,7 @@ func (w *Worker) takeTurn() error {
 	w.ended = w.ended || l.marked+l.cut > 0
 	w.Metrics.count(l.counts)
 	w.Metrics.remembered.Add(float64(l.added + l.unpinned))
-	w.unreported.cut += l.cut
-	w.unreported.restored += l.restored
-	w.unreported.unpinned += l.unpinned
-	w.unreported.offloaded += l.offloaded
+	w.unreported.add(l.counts)
 	if len(w.aside.turns) == 0 {
 		w.report(counts{})
 	}
@@ -151,10 +148,7 @@ func (w *Worker) takeTurn() error {
 
 // report logs what a look did, and what was done before it and is not reported.
 func (w *Worker) report(n counts) {
-	n.cut += w.unreported.cut
-	n.restored += w.unreported.restored
-	n.unpinned += w.unreported.unpinned
-	n.offloaded += w.unreported.offloaded
+	n.add(w.unreported)
 	w.unreported = counts{}
 	if n.cut+n.restored > 0 {
 		what := "a change ended connections"
@@ -181,6 +175,14 @@ func (w *Worker) report(n counts) {
 // counts are what a look found and did: how many connections it ended and allowed again, how many ended ones stay in
 // the table, and how many of those that are to end would not, or meet no rule.
 type counts struct{ cut, restored, pinned, unpinned, offloaded int }
+
+// add adds what else was done. The connections that were ended before are those of the last look.
+func (n *counts) add(m counts) {
+	n.cut += m.cut
+	n.restored += m.restored
+	n.unpinned += m.unpinned
+	n.offloaded += m.offloaded
+}
 
 // pass is one look at the connections.
 type pass struct {
