@@ -32,12 +32,11 @@ func (t *Table) Apply(ctx context.Context, u Update) error {
 	if unparsable(stderr) && u.hasStale() {
 		return t.applyAlongsideNFT(ctx, u)
 	}
-	failure := explain(err, "", "running %s", t.programs.restore)
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || !exit.Exited() {
-		return failure // not started, or killed
+	if !errors.As(err, &exit) || !exit.Exited() { // not started, or ended by a signal
+		return explain(err, stderr, "running %s", t.programs.restore)
 	}
-	return newRestoreError(lines, failedLine(lines, stderr), stderr, failure)
+	return newRestoreError(lines, failedLine(lines, stderr), stderr, explain(err, "", "running %s", t.programs.restore))
 }
 
 // Try runs iptables-restore as Apply does, including the lock, with an update that changes nothing. If Try fails, Apply

@@ -233,7 +233,8 @@ func within(r netip.Prefix, last byte) netip.Addr {
 	return a
 }
 
-// awaitSync waits until the node's sets hold the present step's pod with its port, or do not hold it any more.
+// awaitSync waits until the nodes' sets hold the present step's pod with its port, or do not hold it any more, and until
+// the kernel holds all other changes too: namespaces take turns, and the step's may be the first.
 func (w *Cluster) awaitSync(t *testing.T, there bool) {
 	t.Helper()
 	for _, n := range w.Nodes() {
@@ -255,6 +256,9 @@ func (w *Cluster) awaitSync(t *testing.T, there bool) {
 			return fmt.Sprintf("%s does not follow step %d (there: %t)\n%s\n%s", n, w.Step, there, w.DaemonOn(n).Log,
 				lab.DumpFilter(n))
 		})
+		if d := w.DaemonOn(n); d != nil {
+			d.AwaitMetric(t, "weavenpc_waiting_seconds 0")
+		}
 	}
 }
 
