@@ -19,7 +19,8 @@ const modulesInterval = 5 * time.Second
 const unreadyLooks = 3
 
 // awaitModules waits until the kernel has the modules without which no policy can be enforced, and serves meanwhile why
-// the node is not ready. It returns failure, with which weave-npc could not start, if that has another reason.
+// the node is not ready. It returns failure, with which weave-npc could not start, if that has another reason, and nil
+// once the kernel has them or the context ends.
 func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure error) error {
 	log, config, err := o.validate(stderr)
 	if err != nil {
@@ -56,7 +57,7 @@ func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure er
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-time.After(modulesInterval):
 		}
 		now, err := host.Lacking(ctx, backend, families)

@@ -22,7 +22,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if err := o.awaitModules(ctx, stderr, err); err != nil {
+		if err := o.awaitModules(ctx, stderr, err); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
