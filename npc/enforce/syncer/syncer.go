@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,19 +142,19 @@ func (s *Syncer) Ready() string {
 	case s.problem != "":
 		return s.problem
 	case s.enforced.Err() == nil:
-		return "the first transaction has not been applied yet" + s.underWay()
+		return strings.TrimSuffix("the first transaction has not been applied yet; "+s.doing.String(), "; ")
 	case waiting >= s.stuckAfter:
-		return "changes have been waiting for " + waiting.Round(time.Second).String() + s.underWay()
+		return strings.TrimSuffix("changes have been waiting for "+waiting.Round(time.Second).String()+"; "+
+			s.doing.String(), "; ")
 	}
 	return ""
 }
 
-// underWay returns what is being done to the kernel, as the end of a sentence.
-func (s *Syncer) underWay() string {
-	if doing := s.doing.String(); doing != "" {
-		return "; " + doing
-	}
-	return ""
+// Fails reports whether the kernel refused what was last tried. A syncer that only takes long does not fail.
+func (s *Syncer) Fails() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problem != ""
 }
 
 // Run keeps the kernel up to date until the context ends. With boot, on a node without pods, unknown local

@@ -240,25 +240,24 @@ func (w *Cluster) awaitSync(t *testing.T, there bool) {
 	for _, n := range w.Nodes() {
 		var sets []ipset.Listing
 		await.Within(t, max(Timeout, w.Timeout), func() bool {
-			if d := w.DaemonOn(n); d != nil && !d.Running() {
+			d := w.DaemonOn(n)
+			if d != nil && !d.Running() {
 				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.End.Err, d.Log)
 			} else if d != nil && d.complains() {
 				d.CheckLog(t)
 				t.FailNow()
 			}
 			sets = w.ListSets(t, n)
+			member := ipset.Addr(syncAddr(n))
 			if there {
 				const tcp = 6
-				return Holds(sets, ipset.AddrPort(syncAddr(n), tcp, uint16(2000+w.Step)))
+				member = ipset.AddrPort(syncAddr(n), tcp, uint16(2000+w.Step))
 			}
-			return !Holds(sets, ipset.Addr(syncAddr(n)))
+			return Holds(sets, member) == there && (d == nil || d.Idle())
 		}, func() string {
 			return fmt.Sprintf("%s does not follow step %d (there: %t)\n%s\n%s", n, w.Step, there, w.DaemonOn(n).Log,
 				lab.DumpFilter(n))
 		})
-		if d := w.DaemonOn(n); d != nil {
-			d.AwaitMetric(t, "weavenpc_waiting_seconds 0")
-		}
 	}
 }
 

@@ -141,6 +141,12 @@ func (d *Daemon) AwaitUnready(t *testing.T, pattern string) {
 	})
 }
 
+// Idle reports whether the kernel holds all changes that weave-npc has read.
+func (d *Daemon) Idle() bool {
+	_, text := d.Get("/metrics")
+	return strings.Contains(text, "\nweavenpc_waiting_seconds 0\n")
+}
+
 // AwaitMetric waits until a line of /metrics matches.
 func (d *Daemon) AwaitMetric(t *testing.T, pattern string) {
 	t.Helper()

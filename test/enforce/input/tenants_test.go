@@ -68,6 +68,7 @@ spec:
 func TestS75_APolicyDoesNotWaitForAllOfAnotherNamespace(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := e2e.Start(t, backend, e2e.Base())
+		w.Timeout = 4 * e2e.Timeout // 3,000 sets on each of two nodes
 		said := w.Daemons[0].Log.Len()
 		var policies []e2e.Change
 		for i := range 3 {

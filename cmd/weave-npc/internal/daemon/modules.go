@@ -8,6 +8,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/daemon/httpserver"
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 )
@@ -15,13 +16,16 @@ import (
 // modulesInterval is the pause between two looks at what the kernel lacks.
 const modulesInterval = 5 * time.Second
 
-// unreadyLooks is how many looks find a node not ready before it is found out what its kernel lacks.
-const unreadyLooks = 3
+// failingLooks is how many looks find that the kernel refuses something before it is found out what the kernel lacks.
+const failingLooks = 3
 
 // awaitModules waits until the kernel has the modules without which no policy can be enforced, and serves meanwhile why
 // the node is not ready. It returns failure, with which weave-npc could not start, if that has another reason, and nil
 // once the kernel has them or the context ends.
 func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure error) error {
+	if !errors.Is(failure, ipset.ErrUnsupported) && !iptables.IsTableMissing(failure) {
+		return failure // what Lacking tries would disturb those who read the tables
+	}
 	log, config, err := o.validate(stderr)
 	if err != nil {
 		return failure
@@ -68,20 +72,20 @@ func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure er
 	}
 }
 
-// followModules finds out what the kernel lacks while policies cannot be enforced, for /readyz and the log.
+// followModules finds out what the kernel lacks while it refuses something, for /readyz and the log.
 func (d *daemon) followModules(ctx context.Context) error {
-	for unready := 0; ; {
+	for failing := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(modulesInterval):
 		}
-		if !d.controller.Synced() || d.syncer.Ready() == "" {
+		if !d.syncer.Fails() {
 			d.lack.Store(nil)
-			unready = 0
+			failing = 0
 			continue
 		}
-		if unready++; unready < unreadyLooks { // a node may be slow
+		if failing++; failing < failingLooks { // some failures pass
 			continue
 		}
 		lack, err := host.Lacking(ctx, d.backend, d.families)
