@@ -88,3 +88,10 @@ func comparePorts(a, b Ports) int {
 		return cmp.Or(a.Service().Compare(b.Service()), cmp.Compare(a.Last, b.Last))
 	})
 }
+
+// Has reports whether a port is among the ports.
+func (p Ports) Has(s flow.Service) bool {
+	return slices.ContainsFunc(p, func(r flow.Ports) bool {
+		return r.Protocol == s.Protocol && r.First <= s.Port && s.Port <= r.Last
+	})
+}

@@ -57,6 +57,17 @@ func evaluated(states [2]*harness, models [2]refmodel.State, a, b thing, s flow.
 	return opens, closes
 }
 
+// allows returns the reference model's verdict on two things, in any family.
+func (w *harness) allows(model refmodel.State, a, b thing, s flow.Service) bool {
+	from, _ := w.addrs(a)
+	to, _ := w.addrs(b)
+	return slices.ContainsFunc(from, func(x netip.Addr) bool {
+		return slices.ContainsFunc(to, func(y netip.Addr) bool {
+			return x.Is4() == y.Is4() && model.Allowed(refmodel.Everywhere, fixture.ModelPacket(x, y, s))
+		})
+	})
+}
+
 // found holds the ports that open or close between two subjects.
 type found map[[2]int]Ports
 
@@ -89,15 +100,6 @@ func collect(t *testing.T, s *Side) found {
 		t.Fatalf("%d pairs of pods and %d with ranges are counted; there are %d and %d", s.Pods, s.Outside, pods, outside)
 	}
 	return all
-}
-
-func (p Ports) has(s flow.Service) bool {
-	for _, r := range p {
-		if r.Protocol == s.Protocol && r.First <= s.Port && s.Port <= r.Last {
-			return true
-		}
-	}
-	return false
 }
 
 // subject returns the subject that a thing is, or is among; -1 if there is none.
@@ -195,7 +197,7 @@ func TestDifferencesMatchReferenceModel(t *testing.T) {
 					if opens || closes {
 						differences++
 					}
-					if opened[at].has(s) != opens || closed[at].has(s) != closes {
+					if opened[at].Has(s) != opens || closed[at].Has(s) != closes {
 						t.Fatalf("seed %d: %v -> %v, %s: the reference model opens %t and closes %t; found to open: %v, to close: %v", *seed+uint64(n), a, b, s, opens, closes,
 							opened[at], closed[at])
 					}
@@ -206,5 +208,40 @@ func TestDifferencesMatchReferenceModel(t *testing.T) {
 	t.Logf("%d pairs of cluster states; %d differ, in %d pairs of subjects and ports", *pairs, differing, differences)
 	if differing < *pairs/2 {
 		t.Errorf("only %d of %d pairs of cluster states differ", differing, *pairs)
+	}
+}
+
+// TestAllowedMatchesReferenceModel shows that no connection of a random cluster state is missed, and none invented.
+func TestAllowedMatchesReferenceModel(t *testing.T) {
+	allowed := 0
+	for n := range *pairs {
+		w := randomHarness(rand.New(rand.NewPCG(*seed+uint64(n), 8)))
+		states, model := [2]*harness{w, w}, w.model(t)
+		result := Allowed(w.cluster(t), Options{})
+		opened := collect(t, result.Opens)
+		if result.Closes.Len() > 0 {
+			t.Fatalf("seed %d: %v is allowed while all pods are isolated", *seed+uint64(n), result.Closes.Groups(1))
+		}
+		all := things(states)
+		for _, a := range all {
+			for _, b := range all {
+				if a == b || a.pod == "" && b.pod == "" || onOwnNode(states, a, b) || onOwnNode(states, b, a) {
+					continue
+				}
+				at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
+				for _, s := range services() {
+					want := w.allows(model, a, b, s)
+					if want {
+						allowed++
+					}
+					if opened[at].Has(s) != want {
+						t.Fatalf("seed %d: %v -> %v, %s: the reference model allows it: %t; listed: %v", *seed+uint64(n), a, b, s, want, opened[at])
+					}
+				}
+			}
+		}
+	}
+	if allowed == 0 {
+		t.Error("nothing is allowed")
 	}
 }

@@ -219,3 +219,35 @@ func rangeText(r ipblock.Range) string {
 	}
 	return r.String()
 }
+
+// Pairs calls found with the texts of each of some ends and each of others that may be connected.
+func Pairs(from, to *Set, found func(from, to string)) {
+	sources, destinations := from.ends(), to.ends()
+	for _, a := range sources {
+		for _, b := range destinations {
+			if a != b && !(a.outside && b.outside) || a == b && !a.alone {
+				found(a.text, b.text)
+			}
+		}
+	}
+}
+
+// oneEnd is a workload, a node or a range of addresses.
+type oneEnd struct {
+	text string
+	// alone is set if it has no connections with itself. No connection has two ends that are outside.
+	alone, outside bool
+}
+
+func (s *Set) ends() (out []oneEnd) {
+	for _, m := range s.Workloads {
+		out = append(out, oneEnd{text: m.text, alone: m.All == 1 || len(m.Pods) == 1})
+	}
+	for _, n := range s.Nodes {
+		out = append(out, oneEnd{"node " + n, true, true})
+	}
+	for _, a := range s.Addresses {
+		out = append(out, oneEnd{a, true, true})
+	}
+	return out
+}

@@ -8,21 +8,23 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/npc/analysis/matrix"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
 // matrixOptions are the values of the flags of show matrix.
 type matrixOptions struct {
 	input.ObjectFlags
-	port                string
-	addresses           []string
-	namespace, from, to string // namespaces of either end, of sources, of destinations
-	eachPod             bool
-	output              cli.Format
+	ends      ends
+	port      string
+	addresses []string
+	eachPod   bool
+	output    cli.Format
 }
 
 func showMatrixCommand() *cobra.Command {
@@ -46,13 +48,38 @@ func showMatrixCommand() *cobra.Command {
 	f.StringVar(&o.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp; as html every port without it")
 	f.StringSliceVar(&o.addresses, "address", nil, "additional addresses, such as one outside the cluster")
 	f.BoolVar(&o.eachPod, "pods", false, "give each pod a row and a column of its own")
-	f.StringVarP(&o.namespace, "namespace", "n", "",
-		"namespace that the source or the destination is in (default: all)")
-	f.StringVar(&o.from, "from-namespace", "", "namespace that the sources are in (default: all)")
-	f.StringVar(&o.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
+	o.ends.register(f)
 	o.output.Register(f, "table, json or html", "table", "json", "html")
 	o.RegisterAll(f)
 	return cmd
+}
+
+// ends are the namespaces of the sources and of the destinations, and that of at least one of both; empty for all.
+type ends struct{ from, to, either string }
+
+func (e *ends) register(f *pflag.FlagSet) {
+	f.StringVarP(&e.either, "namespace", "n", "", "namespace that the source or the destination is in (default: all)")
+	f.StringVar(&e.from, "from-namespace", "", "namespace that the sources are in (default: all)")
+	f.StringVar(&e.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
+}
+
+// check returns an error if the flags contradict each other.
+func (e *ends) check() error {
+	if e.either != "" && (e.from != "" || e.to != "") {
+		return errors.New("--namespace selects sources or destinations: " +
+			"give it, or --from-namespace and --to-namespace")
+	}
+	return nil
+}
+
+// in returns an error if a namespace is unknown.
+func (e *ends) in(v *cluster.View) error {
+	for _, name := range []string{e.either, e.from, e.to} {
+		if err := v.CheckNamespace(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxNamed is the maximum number of objects that a note names.
@@ -62,12 +89,11 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	if o.namespace != "" && (o.from != "" || o.to != "") {
-		return errors.New("--namespace selects sources or destinations: " +
-			"give it, or --from-namespace and --to-namespace")
+	if err := o.ends.check(); err != nil {
+		return err
 	}
 	page := o.output.Name == "html"
-	asks := matrix.Options{Addresses: o.addresses, From: o.from, To: o.to, Either: o.namespace, EachPod: o.eachPod}
+	asks := matrix.Options{Addresses: o.addresses, From: o.ends.from, To: o.ends.to, Either: o.ends.either, EachPod: o.eachPod}
 	if o.port != "" || !page {
 		service, err := flow.ParseService(o.port)
 		if err != nil {
@@ -76,16 +102,14 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		asks.Service = service
 	}
 	if !page { // it does not know what is unknown
-		o.ReadPartly(o.namespace, o.from, o.to)
+		o.ReadPartly(o.ends.either, o.ends.from, o.ends.to)
 	}
 	v, err := o.View(ctx, stderr)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{o.namespace, o.from, o.to} {
-		if err := v.CheckNamespace(name); err != nil {
-			return err
-		}
+	if err := o.ends.in(v); err != nil {
+		return err
 	}
 	if page {
 		omitted, err := matrix.WritePage(cli.Raw(stdout), v, matrix.PageOptions{Options: asks, AllPorts: o.port == ""})

@@ -20,14 +20,14 @@ import (
 func Show(further ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Shows the effect of policies: pods, policies and the reachability matrix",
+		Short: "Shows the effect of policies: pods, policies, connections and the reachability matrix",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if len(further) > 0 {
-		cmd.Short = "Shows the effect of policies: pods, policies, the reachability matrix, " +
+		cmd.Short = "Shows the effect of policies: pods, policies, connections, the reachability matrix, " +
 			"and the sets and rules of this node"
 	}
-	cmd.AddCommand(showPodsCommand(), showPoliciesCommand(), showMatrixCommand())
+	cmd.AddCommand(showPodsCommand(), showPoliciesCommand(), showMatrixCommand(), showConnectionsCommand())
 	cmd.AddCommand(further...)
 	return cli.Answers(cmd)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
 
@@ -237,7 +238,7 @@ func read(t *testing.T, path string) string {
 // TestEscapes shows that text of objects has no meaning in markdown.
 func TestEscapes(t *testing.T) {
 	const odd = "a|b `c` <script> @d \x1b[1m\n"
-	if got := code(odd); strings.ContainsAny(strings.TrimSuffix(strings.TrimPrefix(got, "<code>"), "</code>"), "|`<>@\x1b\n") {
+	if got := output.Code(odd); strings.ContainsAny(strings.TrimSuffix(strings.TrimPrefix(got, "<code>"), "</code>"), "|`<>@\x1b\n") {
 		t.Error(got)
 	}
 }

@@ -2,10 +2,10 @@ package diff
 
 import (
 	"fmt"
-	"html"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/diff"
 )
@@ -16,7 +16,7 @@ const maxMarkdown = 60_000
 // markdown returns the report for a comment of a pull request: a summary, a table of what opens and closes, and the
 // details folded.
 func (r *report) markdown() string {
-	head := fmt.Sprintf("**weave-npc diff %s %s: %s**\n", code(r.before), code(r.after), escaped(r.summary()))
+	head := fmt.Sprintf("**weave-npc diff %s %s: %s**\n", output.Code(r.before), output.Code(r.after), output.Escaped(r.summary()))
 	if r.Same() {
 		return head
 	}
@@ -53,33 +53,15 @@ func (r *report) markdown() string {
 func tableRow(p part, g *diff.Group) string {
 	return fmt.Sprintf("| %s %s | %s | %s | %s | %s |\n",
 		map[string]string{onOpens: "🟢 **+**", onCloses: "🔴 **−**"}[p.name], p.name,
-		code(g.From.Text), code(g.To.Text), code(g.Ports.String()), escaped(pairs(g.Pods, g.Outside)))
+		output.Code(g.From.Text), output.Code(g.To.Text), output.Code(g.Ports.String()), output.Escaped(pairs(g.Pods, g.Outside)))
 }
 
 // detail returns what decides about a group.
 func detail(p part, g *diff.Group) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- %s %s → %s: %s\n", p.name, code(g.From.Text), code(g.To.Text), code(g.Ports.String()))
+	fmt.Fprintf(&b, "- %s %s → %s: %s\n", p.name, output.Code(g.From.Text), output.Code(g.To.Text), output.Code(g.Ports.String()))
 	for _, line := range reasons(g) {
-		fmt.Fprintf(&b, "  - %s\n", code(line))
-	}
-	return b.String()
-}
-
-// code returns a text as code without Markdown syntax, for tables too.
-func code(text string) string {
-	return "<code>" + escaped(text) + "</code>"
-}
-
-// escaped returns a text with all Markdown syntax escaped.
-func escaped(text string) string {
-	var b strings.Builder
-	for _, r := range html.EscapeString(spelling.Escape(text)) {
-		if strings.ContainsRune("|`*_[]()~#@!\\{}", r) {
-			fmt.Fprintf(&b, "&#%d;", r)
-			continue
-		}
-		b.WriteRune(r)
+		fmt.Fprintf(&b, "  - %s\n", output.Code(line))
 	}
 	return b.String()
 }
