@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,5 +82,31 @@ func TestWhatIsInterceptedHappensCallByCall(t *testing.T) {
 	}
 	if !seen[0] || !seen[1] || !seen[2] {
 		t.Errorf("of none, one and two sets, %v were seen", seen)
+	}
+}
+
+// TestAlarmsInterruptNoInterceptedCall while one process waits for the calls of another to be answered.
+func TestAlarmsInterruptNoInterceptedCall(t *testing.T) {
+	t.Parallel()
+	w, err := New(Config{Nodes: 1, IPv4: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := w.Outside().Command(t.Context(), "sh", "-c", `cd "$1" && (while :; do echo slow; done) >/dev/null &
+		perl -e 'chdir shift; $SIG{ALRM} = sub {}; alarm 1;
+			for (1..100) { mkdir "d" or die "mkdir: $!"; rmdir "d" or die "rmdir: $!" }' "$1"
+		code=$?; kill $!; exit $code`, "sh", t.TempDir())
+	var said strings.Builder
+	c.Stderr = &said
+	if err := c.StartIntercepted(func(call Call) {
+		if call.Text == "slow\n" {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("%v: %s", err, said.String())
 	}
 }
