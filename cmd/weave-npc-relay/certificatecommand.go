@@ -15,8 +15,8 @@ func certificateCommand() *cobra.Command {
 	var trusted string
 	c := &cobra.Command{
 		Use:   "certificate",
-		Short: "Prints a new certificate, as the Secret of relays and the ConfigMap of agents",
-		Long: "Prints a new certificate, as the Secret of relays and the ConfigMap of agents, " +
+		Short: "Print a new certificate, as the Secret of relays and the ConfigMap of agents",
+		Long: "Print a new certificate, as the Secret of relays and the ConfigMap of agents, " +
 			"both named after the Service. " +
 			"The authority that signs it is new too, and its key is forgotten.",
 		Args: cobra.NoArgs,

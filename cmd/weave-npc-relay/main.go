@@ -46,7 +46,7 @@ func command() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "weave-npc-relay",
-		Short: "Serves weave-npc's agents what they watch, in the place of the API server",
+		Short: "Serve weave-npc's agents what they watch, in the place of the API server",
 		Args:  cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		Version: version(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },

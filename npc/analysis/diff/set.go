@@ -225,7 +225,7 @@ func Pairs(from, to *Set, found func(from, to string)) {
 	sources, destinations := from.ends(), to.ends()
 	for _, a := range sources {
 		for _, b := range destinations {
-			if a != b && !(a.outside && b.outside) || a == b && !a.alone {
+			if a != b && (!a.outside || !b.outside) || a == b && !a.alone {
 				found(a.text, b.text)
 			}
 		}

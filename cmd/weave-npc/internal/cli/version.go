@@ -12,7 +12,7 @@ import (
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Prints the version",
+		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE:  printVersion,
 	}

@@ -11,8 +11,8 @@ func Command() *cobra.Command {
 	o := defaults()
 	root := &cobra.Command{
 		Use:   "weave-npc",
-		Short: "Enforces Kubernetes network policies on this node with ipsets and iptables",
-		Long: "Enforces Kubernetes network policies on this node with ipsets and iptables.\n\n" +
+		Short: "Enforce Kubernetes network policies on this node with ipsets and iptables",
+		Long: "Enforce Kubernetes network policies on this node with ipsets and iptables.\n\n" +
 			"Every flag can be given as an environment variable: --node-name as " + cli.Variable("node-name") + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())

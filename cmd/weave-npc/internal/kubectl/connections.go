@@ -37,8 +37,8 @@ func showConnectionsCommand() *cobra.Command {
 	o := &connectionsOptions{}
 	cmd := &cobra.Command{
 		Use:   "connections [--port tcp/80]",
-		Short: "Lists the connections that are allowed: from which workloads and addresses to which, on which ports",
-		Long: "Lists the connections that are allowed, between workloads, and with nodes and addresses outside, on which\n" +
+		Short: "List the connections that are allowed: from which workloads and addresses to which, on which ports",
+		Long: "List the connections that are allowed, between workloads, and with nodes and addresses outside, on which\n" +
 			"ports, and the rule that allows one of them. Ends with the same connections are together. A pod's own node\n" +
 			"always reaches it, and is not listed. Workloads that no policy isolates are named at the end.",
 		Example: "  weave-npc show connections -f manifests\n" +

@@ -40,9 +40,9 @@ func Explain(kernel Kernel) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain [LINE] --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE " +
 			"--port tcp/80",
-		Short: "Explains whether a connection is allowed, by which policy and rule, or why not by each, " +
+		Short: "Explain whether a connection is allowed, by which policy and rule, or why not by each, " +
 			"and the nearest change that would allow it",
-		Long: "Explains whether a connection is allowed, by which policy and rule, or why not by each,\n" +
+		Long: "Explain whether a connection is allowed, by which policy and rule, or why not by each,\n" +
 			"and the nearest change that would allow it.\n\n" + input.AboutObjects +
 			"LINE describes a connection, as weave-npc's log, flows, conntrack or the kernel print it. It\n" +
 			"takes the place of the flags that are not given, and each of these takes what such a line has\n" +

@@ -31,8 +31,8 @@ func showMatrixCommand() *cobra.Command {
 	o := &matrixOptions{}
 	cmd := &cobra.Command{
 		Use:   "matrix [--port tcp/80]",
-		Short: "Shows which pods reach which",
-		Long: "Shows which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are\n" +
+		Short: "Show which pods reach which",
+		Long: "Show which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are\n" +
 			"one row. As html it is one page without external resources: every port, filters, and the reason for a\n" +
 			"cell when it is selected.",
 		Example: "  weave-npc show matrix -f manifests --port tcp/80\n" +

@@ -20,11 +20,11 @@ import (
 func Show(further ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Shows the effect of policies: pods, policies, connections and the reachability matrix",
+		Short: "Show the effect of policies: pods, policies, connections and the reachability matrix",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if len(further) > 0 {
-		cmd.Short = "Shows the effect of policies: pods, policies, connections, the reachability matrix, " +
+		cmd.Short = "Show the effect of policies: pods, policies, connections, the reachability matrix, " +
 			"and the sets and rules of this node"
 	}
 	cmd.AddCommand(showPodsCommand(), showPoliciesCommand(), showMatrixCommand(), showConnectionsCommand())
@@ -33,7 +33,7 @@ func Show(further ...*cobra.Command) *cobra.Command {
 }
 
 func showPodsCommand() *cobra.Command {
-	return objectsCommand("pods", "Lists pods with the policies that isolate them",
+	return objectsCommand("pods", "List pods with the policies that isolate them",
 		func(cmd *cobra.Command, l *listing, r *input.Staged) error {
 			return output.Pods(cmd.OutOrStdout(), l.output.Name, explain.Pods(l.viewOf(r.Objects), l.namespace))
 		})
@@ -41,7 +41,7 @@ func showPodsCommand() *cobra.Command {
 
 func showPoliciesCommand() *cobra.Command {
 	var from string
-	cmd := objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
+	cmd := objectsCommand("policies", "List policies with the pods that they isolate and the traffic that they allow",
 		func(cmd *cobra.Command, l *listing, r *input.Staged) error {
 			nodes := l.Nodes(r, cmd.ErrOrStderr())
 			known, failed := l.hits(cmd, from)

@@ -24,7 +24,7 @@ type kernelReport struct {
 func checkNodeCommand() *cobra.Command {
 	var backend string
 	var output cli.Format
-	const short = "Checks whether the kernel of this node has what policies need"
+	const short = "Check whether the kernel of this node has what policies need"
 	cmd := &cobra.Command{
 		Use:   "check-node",
 		Short: short,

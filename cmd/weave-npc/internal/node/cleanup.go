@@ -16,9 +16,9 @@ import (
 func cleanupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cleanup",
-		Short: "Removes all chains, rules and sets of weave-npc from this node, the original weave-npc's too, " +
+		Short: "Remove all chains, rules and sets of weave-npc from this node, the original weave-npc's too, " +
 			"and nothing else",
-		Long: "Removes all chains, rules and sets of weave-npc from this node, the original weave-npc's too,\n" +
+		Long: "Remove all chains, rules and sets of weave-npc from this node, the original weave-npc's too,\n" +
 			"and nothing else.\n\n" +
 			"Policies are no longer enforced after that. Stop weave-npc first, or it puts everything back.",
 		Args: cobra.NoArgs,

@@ -19,7 +19,7 @@ import (
 
 func showSetsCommand() *cobra.Command {
 	return kernelCommand("sets",
-		"Lists the sets in this node's kernel with their members, and the policies that use them",
+		"List the sets in this node's kernel with their members, and the policies that use them",
 		func(_ context.Context, out, _ io.Writer, format string, s *nodeState) error {
 			return output.Sets(out, format, s.Sets())
 		})
@@ -28,7 +28,7 @@ func showSetsCommand() *cobra.Command {
 func showRulesCommand() *cobra.Command {
 	socket := sharedflags.DefaultFlowsSocket
 	cmd := kernelCommand("rules",
-		"Lists the rules in this node's kernel with what they match, the policies that they enforce, "+
+		"List the rules in this node's kernel with what they match, the policies that they enforce, "+
 			"and how often they decided",
 		func(ctx context.Context, out, stderr io.Writer, format string, s *nodeState) error {
 			var policies []explain.PolicyRow

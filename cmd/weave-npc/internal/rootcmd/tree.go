@@ -28,7 +28,7 @@ const (
 func ask(name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   name,
-		Short: "Shows which pods reach which under a cluster's network policies, and why",
+		Short: "Show which pods reach which under a cluster's network policies, and why",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(kubectl.Explain(nil), kubectl.Show(), flows.OfCluster())

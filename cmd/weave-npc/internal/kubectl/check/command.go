@@ -48,9 +48,9 @@ func New() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use: "check [MANIFESTS|cluster] [EXPECTATIONS...]",
-		Short: "Checks whether policies do what is expected of them, for pods that could exist too, " +
-			"and finds what is probably wrong with them",
-		Long: "Checks whether policies do what is expected of them, and finds what is probably wrong with them.\n" +
+		Short: "Check whether policies do what is expected of them, for pods that could exist too, " +
+			"and find what is probably wrong with them",
+		Long: "Check whether policies do what is expected of them, and find what is probably wrong with them.\n" +
 			"MANIFESTS is a directory, a file, or - for standard input. Without it, or with cluster, the\n" +
 			"objects of an API server are checked.\n" +
 			"EXPECTATIONS are files, or directories with files, such as: shop/web reaches shop/db on\n" +

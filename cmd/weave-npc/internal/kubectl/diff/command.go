@@ -32,9 +32,9 @@ func New() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use: "diff BEFORE AFTER",
-		Short: "Lists which connections open and close between two states of a cluster, on which ports, " +
+		Short: "List which connections open and close between two states of a cluster, on which ports, " +
 			"with the policy and rule that decide before and after",
-		Long: "Lists which connections open and close between two states of a cluster, on which ports,\n" +
+		Long: "List which connections open and close between two states of a cluster, on which ports,\n" +
 			"with the policy and rule that decide before and after.\n\n" +
 			"BEFORE and AFTER are a directory or a file of manifests, whose workloads are pods; - for\n" +
 			"standard input; a revision of git and a path in it, such as git:main:prod, or main:prod if no\n" +

@@ -34,8 +34,8 @@ func OfCluster() *cobra.Command {
 	var k kubectl
 	cmd := &cobra.Command{
 		Use:   "flows",
-		Short: "Lists the connections that weave-npc --record-flows has recorded on all nodes",
-		Long: "Lists the connections that weave-npc --record-flows has recorded on all nodes, one line for all\n" +
+		Short: "List the connections that weave-npc --record-flows has recorded on all nodes",
+		Long: "List the connections that weave-npc --record-flows has recorded on all nodes, one line for all\n" +
 			"connections from a workload to another one and one port. It runs kubectl exec on the pod of\n" +
 			"weave-npc of each node. A connection that one node allowed and the other one denied is denied.\n" +
 			"Two nodes may have seen the same connections, so that a count is the least that it can be. With\n" +

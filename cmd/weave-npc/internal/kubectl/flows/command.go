@@ -81,8 +81,8 @@ func OfNode(node Node) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "flows",
-		Short: "Lists the connections that weave-npc --record-flows has recorded on this node",
-		Long: "Lists the connections that weave-npc --record-flows has recorded on this node, one line for all\n" +
+		Short: "List the connections that weave-npc --record-flows has recorded on this node",
+		Long: "List the connections that weave-npc --record-flows has recorded on this node, one line for all\n" +
 			"connections from a workload to another one and one port, with the verdict of this node.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,9 +27,9 @@ func Propose() *cobra.Command {
 	p := &proposer{}
 	cmd := &cobra.Command{
 		Use: "propose -n NAMESPACE --flows FILE",
-		Short: "Proposes network policies that allow the recorded connections of a namespace, " +
+		Short: "Propose network policies that allow the recorded connections of a namespace, " +
 			"and nothing else that labels can distinguish from them",
-		Long: "Proposes network policies that allow the recorded connections of a namespace,\n" +
+		Long: "Propose network policies that allow the recorded connections of a namespace,\n" +
 			"and nothing else that labels can distinguish from them.\n\n" +
 			"Those count that were allowed and got a reply. Each workload that has some gets a policy for both\n" +
 			"directions. " +

@@ -32,9 +32,9 @@ func Replay(policies Policies) *cobra.Command {
 	p := &player{policies: policies}
 	cmd := &cobra.Command{
 		Use: "replay --flows FILE --manifests DIR",
-		Short: "Lists the recorded connections whose verdict changes under other policies, " +
+		Short: "List the recorded connections whose verdict changes under other policies, " +
 			"with the rules that decide before and after",
-		Long: "Lists the recorded connections whose verdict changes under other policies,\n" +
+		Long: "List the recorded connections whose verdict changes under other policies,\n" +
 			"with the rules that decide before and after.\n\n" +
 			"It reads the policies of an API server, or those in --manifests before they are applied. The pods are\n" +
 			"those of the recording, with the labels that they had then.\n\n" +

@@ -42,7 +42,7 @@ const about = input.AboutObjects +
 func CanReach() *cobra.Command {
 	return command(npc.Ingress, &cobra.Command{
 		Use: "who-can-reach NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE [--port tcp/80]",
-		Short: "Lists who can reach a pod, a Service or an address: workloads, nodes and addresses outside, " +
+		Short: "List who can reach a pod, a Service or an address: workloads, nodes and addresses outside, " +
 			"on which ports, and by which policy and rule",
 	})
 }
@@ -51,7 +51,7 @@ func CanReach() *cobra.Command {
 func WhatReaches() *cobra.Command {
 	return command(npc.Egress, &cobra.Command{
 		Use: "what-reaches NAMESPACE/POD|ADDRESS [--port tcp/80]",
-		Short: "Lists what a pod reaches: workloads, nodes and addresses outside, on which ports, " +
+		Short: "List what a pod reaches: workloads, nodes and addresses outside, on which ports, " +
 			"and by which policy and rule",
 	})
 }
