@@ -84,7 +84,7 @@ func (o *connectionsOptions) run(ctx context.Context, stdout, stderr io.Writer) 
 	}
 	allowed := diff.Allowed(c, diff.Options{From: o.ends.from, To: o.ends.to, Either: o.ends.either})
 	noteOmitted(stderr, allowed.Omitted)
-	list := connections{Free: unisolated(c.View(), map[npc.Direction]string{
+	list := connections{Connections: []connection{}, Free: unisolated(c.View(), map[npc.Direction]string{
 		npc.Ingress: cmp.Or(o.ends.to, o.ends.either), npc.Egress: cmp.Or(o.ends.from, o.ends.either)})}
 	allowed.Opens.Each(func(g diff.Group) bool {
 		if port == nil || g.Ports.Has(*port) {
