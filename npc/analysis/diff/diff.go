@@ -103,8 +103,8 @@ func (s *Side) Groups(limit int) []Group {
 // not kept.
 func (s *Side) Each(found func(Group) bool) {
 	for _, g := range s.groups {
-		made := Group{From: s.set(g.sources), To: s.set(g.destinations), Ports: g.ports, Pods: g.pods,
-			Outside: g.outside}
+		made := Group{From: s.set(g.sources, g.destinations), To: s.set(g.destinations, g.sources), Ports: g.ports,
+			Pods: g.pods, Outside: g.outside}
 		s.explain(&made, g)
 		if !found(made) {
 			return

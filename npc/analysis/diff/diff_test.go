@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 	}{
 		{name: "the_same", before: two + allow, after: two + allow},
 		{name: "a_policy_comes", before: two, after: two + allow, want: []string{
-			"- shop/web -> shop/db: everything except tcp/5432 (2, 0)", "- shop/db and 0.0.0.0/0 -> shop/db: everything (0, 1)"}},
+			"- shop/web -> shop/db: everything except tcp/5432 (2, 0)", "- 0.0.0.0/0 -> shop/db: everything (0, 1)"}},
 		{name: "a_template_for_pods", before: two + allow, after: "shop/web 10.254.0.1 app=web Deployment/web\nshop/db 10.0.0.3 app=db\n" + allow},
 		{name: "pods_for_a_template", before: "shop/web 10.254.0.1 app=web Deployment/web\nshop/db 10.0.0.3 app=db\n" + allow, after: two + allow},
 		{name: "a_template_with_other_labels", before: two + allow, after: "shop/web 10.254.0.1 app=front Deployment/web\nshop/db 10.0.0.3 app=db\n" + allow,
@@ -62,11 +62,11 @@ func TestCompare(t *testing.T) {
 			want: []string{"+ ops/agent (new) -> all 2 workloads of shop: everything (3, 0)"}},
 		{name: "a_pod_goes", before: two, after: "shop/web-1 10.0.0.1 app=web Deployment/web\nshop/db 10.0.0.3 app=db\n", options: Options{To: "shop", From: "shop"},
 			want: []string{"- shop/db and 1 of 2 pods of shop/web (web-1) -> 1 of 2 pods of shop/web (web-2) (gone): everything (2, 0)",
-				"- 1 of 2 pods of shop/web (web-2) (gone) -> all 2 workloads: everything (2, 0)"}},
+				"- 1 of 2 pods of shop/web (web-2) (gone) -> shop/db and 1 of 2 pods of shop/web (web-1): everything (2, 0)"}},
 		{name: "a_family_that_one_state_has", before: "a/x 10.0.0.1 app=x\na/y 10.0.0.2 app=to\n", after: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\n"},
 		{name: "a_family_of_two", before: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\n",
 			after: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\na/p {podSelector: {matchLabels: {app: to}}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]}\n",
-			want:  []string{"- all 2 workloads and ::/0 -> a/y: everything (1, 1)"}},
+			want:  []string{"- a/x and ::/0 -> a/y: everything (1, 1)"}},
 		{name: "without_an_address", before: "a/x app=x\na/y 10.0.0.2 app=to\n",
 			after: "a/x app=x\na/y 10.0.0.2 app=to\na/p {podSelector: {matchLabels: {app: to}}, ingress: [{from: [{podSelector: {}}]}]}\n",
 			want:  []string{"- 0.0.0.0/0 -> a/y: everything (0, 1)"}},

@@ -131,6 +131,21 @@ func (p part) first() []int {
 	return first
 }
 
+// alone returns the only subject of a part, -1 if there are several, and whether any is a pod.
+func (n *names) alone(p part) (only int, inside bool) {
+	count := 0
+	for _, number := range p.numbers {
+		for _, s := range p.members[number] {
+			only, inside = s, inside || n.of[s] >= 0
+			count++
+		}
+	}
+	if count > 1 {
+		only = -1
+	}
+	return only, inside
+}
+
 // newLists returns lists of those subjects that are wanted.
 func (n *names) newLists(all [][]int, want func(subject int) bool) *lists {
 	l := &lists{members: make([][]int, len(all)), pods: make([]int, len(all)), ranges: make([]int, len(all)),

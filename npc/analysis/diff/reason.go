@@ -48,7 +48,7 @@ type Decision struct {
 // String returns the reason in words.
 func (r Reason) String() string {
 	if len(r.Absent) > 0 {
-		return strings.Join(r.Absent, " and ") + " is not there"
+		return strings.Join(r.Absent, " and ") + map[bool]string{true: " is not there", false: " are not there"}[len(r.Absent) == 1]
 	}
 	return strings.Join(spelling.Texts(r.Sides), "; ")
 }

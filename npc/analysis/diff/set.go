@@ -34,12 +34,16 @@ type Member struct {
 	number int
 }
 
-// set returns the workloads and addresses of a part.
-func (n *names) set(p part) (out Set) {
+// set returns the workloads and addresses of a part that have connections with others of the other part.
+func (n *names) set(p, other part) (out Set) {
+	only, inside := n.alone(other)
 	members := make([][]int, len(n.workloads))
 	var outside []reachability.Stretch
 	for _, number := range p.numbers {
 		for _, s := range p.members[number] {
+			if s == only || !inside && n.of[s] < 0 {
+				continue
+			}
 			if w := n.of[s]; w >= 0 {
 				members[w] = append(members[w], s)
 			} else {
