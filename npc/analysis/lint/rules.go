@@ -71,7 +71,7 @@ var (
 	portName = RuleInfo{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
 		"It matches nothing. The name is looked up on the pods that receive: " +
 			"those selected for ingress, the peers for egress, with the protocol."}
-	portNotOffered = RuleInfo{"port-not-offered", Note,
+	portNotOffered = RuleInfo{"port-not-offered", Warning,
 		"A rule opens a port that no container of the selected pods declares.",
 		"The declaration of ports is for information, so that this may be right."}
 	exceptAll = RuleInfo{"except-all", Error, "An ipBlock excepts all of itself.",

@@ -142,7 +142,7 @@ func TestRules(t *testing.T) {
 		{"nothing is declared", "port-not-offered",
 			[]string{"ops/p {podSelector: {matchLabels: {app: grafana}}, ingress: [{ports: [{port: 3000}]}]}"}, ""},
 		{"of another protocol", "port-not-offered", []string{db + "ingress: [{ports: [{port: 5432, protocol: UDP}]}]}"},
-			"note spec.ingress[0].ports[0]: no container of the selected pods declares udp/5432"},
+			"warning spec.ingress[0].ports[0]: no container of the selected pods declares udp/5432"},
 		{"all but one", "except-all",
 			[]string{db + "ingress: [{from: [{ipBlock: {cidr: 'fd00::/126', except: ['fd00::/127', 'fd00::2/128']}}]}]}"}, ""},
 		{"all four", "except-all",

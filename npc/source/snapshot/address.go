@@ -143,14 +143,15 @@ func (a *allocator) next(f *family) netip.Addr {
 	return netip.Addr{}
 }
 
-// notes returns what the user has to know about the addresses.
-func (a *allocator) notes() (notes []string) {
+// notes returns what the user has to know about the addresses. That they are made up matters if policies may decide by
+// them.
+func (a *allocator) notes(decisive bool) (notes []string) {
 	from := spelling.Texts(a.families)
 	pods := "pods of workloads have addresses that are"
 	if a.given == 1 {
 		pods = "pod of a workload has an address that is"
 	}
-	if a.given > 0 {
+	if decisive && a.given > 0 {
 		notes = append(notes, fmt.Sprintf("%d %s made up, in %s: "+
 			"rules for ranges of addresses may decide otherwise about the real ones", a.given, pods,
 			strings.Join(from, " and ")))

@@ -84,7 +84,8 @@ func (d Declared) Empty() bool {
 // Made returns the objects, and a pod for each workload that has none.
 func (d Declared) Made() Objects {
 	o := d.Objects
-	made := workloadRequest{Workloads: d.workloads, Pods: o.Pods, Mentioned: d.mentioned, IPv6: o.mentionIPv6()}.Make()
+	made := workloadRequest{Workloads: d.workloads, Pods: o.Pods, Mentioned: d.mentioned, IPv6: o.mentionIPv6(),
+		Decisive: o.distinguishAddresses()}.Make()
 	o.Pods, o.Notes = append(slices.Clip(o.Pods), made.Pods...), append(slices.Clip(o.Notes), made.Notes...)
 	return o
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"slices"
@@ -180,32 +181,58 @@ func joined(problems []manifest.Problem) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// mentionIPv6 reports whether a policy has a range of IPv6 addresses for a peer, or a Node one for its pods.
-func (o Objects) mentionIPv6() bool {
-	isIPv6 := func(cidr string) bool { return strings.Contains(cidr, ":") }
-	isBlock := func(p networkingv1.NetworkPolicyPeer) bool { return p.IPBlock != nil && isIPv6(p.IPBlock.CIDR) }
-	for _, p := range o.Policies {
-		for _, r := range p.Spec.Ingress {
-			if slices.ContainsFunc(r.From, isBlock) {
-				return true
+// blocks yields the ranges of addresses that policies have for peers, and those that they except.
+func (o Objects) blocks() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		yieldAll := func(peers []networkingv1.NetworkPolicyPeer) bool {
+			return !slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool {
+				stop := func(cidr string) bool { return !yield(cidr) }
+				return p.IPBlock != nil && (stop(p.IPBlock.CIDR) || slices.ContainsFunc(p.IPBlock.Except, stop))
+			})
+		}
+		for _, p := range o.Policies {
+			for _, r := range p.Spec.Ingress {
+				if !yieldAll(r.From) {
+					return
+				}
+			}
+			for _, r := range p.Spec.Egress {
+				if !yieldAll(r.To) {
+					return
+				}
 			}
 		}
-		for _, r := range p.Spec.Egress {
-			if slices.ContainsFunc(r.To, isBlock) {
-				return true
+		for _, p := range o.ClusterPolicies {
+			for _, r := range p.Spec.Egress {
+				for _, to := range r.To {
+					if slices.ContainsFunc(to.Networks, func(c v1alpha2.CIDR) bool { return !yield(string(c)) }) {
+						return
+					}
+				}
 			}
 		}
 	}
-	for _, p := range o.ClusterPolicies {
-		for _, r := range p.Spec.Egress {
-			for _, to := range r.To {
-				if slices.ContainsFunc(to.Networks, func(c v1alpha2.CIDR) bool { return isIPv6(string(c)) }) {
-					return true
-				}
-			}
+}
+
+// mentionIPv6 reports whether a policy has a range of IPv6 addresses, or a Node one for its pods.
+func (o Objects) mentionIPv6() bool {
+	isIPv6 := func(cidr string) bool { return strings.Contains(cidr, ":") }
+	for cidr := range o.blocks() {
+		if isIPv6(cidr) {
+			return true
 		}
 	}
 	return slices.ContainsFunc(o.Nodes, func(n *corev1.Node) bool {
 		return slices.ContainsFunc(n.Spec.PodCIDRs, isIPv6)
 	})
+}
+
+// distinguishAddresses reports whether a policy has a range that some addresses of a family are in and others are not.
+func (o Objects) distinguishAddresses() bool {
+	for cidr := range o.blocks() {
+		if cidr != "0.0.0.0/0" && cidr != "::/0" {
+			return true
+		}
+	}
+	return false
 }

@@ -22,6 +22,8 @@ type workloadRequest struct {
 	Mentioned *mentionedPods
 	// IPv6 gives the pods addresses of this family too if no pod shows the families of the cluster.
 	IPv6 bool
+	// Decisive is set if a policy may decide by the addresses.
+	Decisive bool
 }
 
 // madeWorkloads is the outcome of a request.
@@ -64,7 +66,7 @@ func (r workloadRequest) Make() madeWorkloads {
 		addresses.give(p)
 		made.Pods = append(made.Pods, p)
 	}
-	made.Notes = append(made.Notes, addresses.notes()...)
+	made.Notes = append(made.Notes, addresses.notes(r.Decisive)...)
 	return made
 }
 

@@ -129,7 +129,7 @@ func TestPodsOnTheNetworkOfTheirNode(t *testing.T) {
 
 // TestAddressesAreDistinct, also beyond the first byte.
 func TestAddressesAreDistinct(t *testing.T) {
-	r := workloadRequest{Mentioned: newMentionedPods(), IPv6: true}
+	r := workloadRequest{Mentioned: newMentionedPods(), IPv6: true, Decisive: true}
 	const n = 700
 	for i := range n {
 		r.Workloads = append(r.Workloads, workload(fmt.Sprintf("apps/v1 Deployment w%d", i)))
