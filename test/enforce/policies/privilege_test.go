@@ -18,6 +18,7 @@ var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", 
 	`set -e
 touch /run/xtables.lock
 mount --rbind / /mnt
+umount -l -R /mnt/run/netns || ! mountpoint -q /mnt/run/netns # there are many, and each would take a while
 findmnt -rno TARGET -R /mnt | while read -r at; do
 	at=$(printf %b "$at")
 	mount -o remount,bind,ro "$at" || ! mountpoint -q "$at" # what others unmount meanwhile needs no remount
