@@ -239,7 +239,7 @@ func (w *Cluster) awaitSync(t *testing.T, there bool) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		var sets []ipset.Listing
-		await.Within(t, max(Timeout, w.Timeout), func() bool {
+		await.Within(t, max(2*Timeout, w.Timeout), func() bool {
 			d := w.DaemonOn(n)
 			if d != nil && !d.Running() {
 				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.End.Err, d.Log)

@@ -182,6 +182,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 				// Sets are kept up to date: copy may reach web now, and no host may reach db yet.
 				w.Expect(t, e2e.Wants{"tcp 80": "-*>web +copy,db>web -*>db"})
 				end()
+				w.Timeout = 4 * e2e.Timeout // what fails is tried again after ever longer pauses
 				w.Apply(t, w.Objects(late))
 				random.Compare(t, w, w.Objects(late))
 				d.AwaitReady(t)

@@ -70,7 +70,7 @@ func (m *move) run(t *testing.T) {
 	for _, d := range m.Daemons {
 		// The other engine may take a rule out of FORWARD at the moment when weave-npc moves it. Then weave-npc tries
 		// again. Or it writes the whole table as it was before weave-npc changed it.
-		d.Log.Expect("drift found|cannot bring the kernel up to date, trying again.*RULE_DELETE failed")
+		d.Log.Expect("drift (is )?found|cannot bring the kernel up to date, trying again.*RULE_DELETE failed")
 		m.install(t, m.Cluster, d.Node)
 	}
 	m.check(t, "both, on the way back")
