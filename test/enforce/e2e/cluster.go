@@ -233,8 +233,8 @@ func within(r netip.Prefix, last byte) netip.Addr {
 	return a
 }
 
-// awaitSync waits until the nodes' sets hold the present step's pod with its port, or do not hold it any more, and until
-// the kernel holds all other changes too: namespaces take turns, and the step's may be the first.
+// awaitSync waits until the nodes' sets hold the present step's pod with its port, and the kernel all other changes too
+// (namespaces take turns, and the step's may be the first), or until they do not hold the pod any more.
 func (w *Cluster) awaitSync(t *testing.T, there bool) {
 	t.Helper()
 	for _, n := range w.Nodes() {
@@ -253,7 +253,7 @@ func (w *Cluster) awaitSync(t *testing.T, there bool) {
 				const tcp = 6
 				member = ipset.AddrPort(syncAddr(n), tcp, uint16(2000+w.Step))
 			}
-			return Holds(sets, member) == there && (d == nil || d.Idle())
+			return Holds(sets, member) == there && (!there || d == nil || d.Idle())
 		}, func() string {
 			return fmt.Sprintf("%s does not follow step %d (there: %t)\n%s\n%s", n, w.Step, there, w.DaemonOn(n).Log,
 				lab.DumpFilter(n))
