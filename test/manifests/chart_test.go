@@ -142,6 +142,10 @@ resources: {limits: {memory: 1Gi}, requests: {memory: 200Mi}}
 priorityClassName: mine
 nodeSelector: {a: b}
 tolerations: []
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}
+podAnnotations: {note: b}
+podLabels: {team: c}
+serviceAccountAnnotations: {identity: d}
 maxUnavailable: 10%
 `)
 	ds := decode[appsv1.DaemonSet](t, all, "DaemonSet weave-npc")
@@ -153,11 +157,14 @@ maxUnavailable: 10%
 	}
 	got := []any{c.Image, c.ImagePullPolicy, pod.ImagePullSecrets, flags, c.Resources.Limits.Memory().String(),
 		c.Resources.Requests.Memory().String(), pod.PriorityClassName, pod.NodeSelector, len(pod.Tolerations),
-		ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String()}
+		ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(), ds.Spec.Template.Annotations,
+		ds.Spec.Template.Labels["team"], pod.Affinity.NodeAffinity != nil,
+		decode[corev1.ServiceAccount](t, all, "ServiceAccount weave-npc").Annotations}
 	want := []any{"mirror/npc:v1", corev1.PullNever, []corev1.LocalObjectReference{{Name: "registry"}},
 		map[string]string{"WEAVE_NPC_NODE_NAME": "", "WEAVE_NPC_POD_INTERFACE": "cni0", "WEAVE_NPC_ALLOW_MCAST": "false",
 			"WEAVE_NPC_ULOGD_PCAP_SIZE": "12"},
-		"1Gi", "200Mi", "mine", map[string]string{"kubernetes.io/os": "linux", "a": "b"}, 0, "10%"}
+		"1Gi", "200Mi", "mine", map[string]string{"kubernetes.io/os": "linux", "a": "b"}, 0, "10%",
+		map[string]string{"note": "b"}, "c", true, map[string]string{"identity": "d"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("values (-want +got):\n%s", d)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -54,7 +55,7 @@ func TestSchemaKnowsAllValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range values {
-		if !regexp.MustCompile("(?m)^\\| `" + name + "[`.]").Match(readme) {
+		if !regexp.MustCompile("(?m)^\\|[^|]* `" + name + "[`.]").Match(readme) {
 			t.Errorf("the chart's README does not explain %s", name)
 		}
 	}
@@ -70,6 +71,7 @@ func TestSchemaAccepts(t *testing.T) {
 		`{image: {tag: v1, pullPolicy: Always}, imagePullSecrets: [{name: a}], resources: {limits: {cpu: 1}}, maxUnavailable: 3}`,
 		`{nodeSelector: {a: b, kubernetes.io/os: null}, tolerations: [{key: a, effect: NoSchedule}], priorityClassName: ""}`,
 		`{nodeSelector: null, tolerations: null, imagePullSecrets: null, resources: null, maxUnavailable: 10%, global: {a: 1}}`,
+		`{affinity: {nodeAffinity: {}}, podAnnotations: {a: b}, podLabels: null, serviceAccountAnnotations: {}, dashboard: true, dashboardLabels: {a: b}}`,
 		`{podMonitor: true, prometheusRule: true, monitorLabels: {release: prom}, cluster: eu-1, runbooks: "https://HOST/PATH/"}`,
 	}
 	for name, value := range flagDefaults(t) {
@@ -119,6 +121,8 @@ func TestSchemaRefusesOtherTypes(t *testing.T) {
 		`priorityClassName: [a]`:          "'/priorityClassName': got array, want string",
 		`resources: {limits: 1Gi}`:        "'/resources/limits': got string, want object",
 		`prometheusRule: 1`:               "'/prometheusRule': got number, want boolean",
+		`podLabels: {a: 1}`:               "'/podLabels/a': got number",
+		`affinity: [a]`:                   "'/affinity': got array, want object",
 	} {
 		if text, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v\n%s", values, err, text)
@@ -169,6 +173,26 @@ func TestChartHasTheAlerts(t *testing.T) {
 	}
 	for _, name := range []string{"weave-npc", "weave-npc-relay"} {
 		checkMonitored(t, name, all["PodMonitor "+name])
+	}
+}
+
+// TestChartHasTheDashboard checks that the chart has a copy of prod/dashboard.json.
+func TestChartHasTheDashboard(t *testing.T) {
+	const name = "ConfigMap weave-npc-dashboard"
+	if _, there := charted(t, "")[name]; there {
+		t.Error("there is a dashboard although the values do not ask for it")
+	}
+	got := decode[corev1.ConfigMap](t, charted(t, `{dashboard: true, dashboardLabels: {team: a}}`), name)
+	want, err := os.ReadFile(prod + "/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Data["weave-npc.json"] != string(want) {
+		t.Error("the chart has another dashboard: cp prod/dashboard.json prod/chart/files")
+	}
+	labels := map[string]string{"app.kubernetes.io/name": "weave-npc", "grafana_dashboard": "1", "team": "a"}
+	if d := cmp.Diff(labels, got.Labels); d != "" {
+		t.Errorf("labels (-want +got):\n%s", d)
 	}
 }
 

@@ -81,7 +81,8 @@ relay-jitter relay-token routing-namespaces staged staged-manifests terminate-ma
 
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
-  {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "maxUnavailable"
+  {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
+      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "dashboard" "dashboardLabels"
       "readers" "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" "relay" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
   {{- include "weave-npc.check" (dict "in" "image." "map" .Values.image "known" (list "repository" "tag" "pullPolicy")) -}}
