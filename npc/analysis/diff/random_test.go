@@ -2,6 +2,7 @@ package diff
 
 import (
 	"flag"
+	"iter"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -161,6 +162,21 @@ func onOwnNode(states [2]*harness, pod, node thing) bool {
 	return false
 }
 
+// comparedThings yields the ordered pairs of things that are compared.
+func comparedThings(states [2]*harness) iter.Seq2[thing, thing] {
+	return func(yield func(a, b thing) bool) {
+		all := things(states)
+		for _, a := range all {
+			for _, b := range all {
+				outside := a.pod == "" && b.pod == ""
+				if a != b && !outside && !onOwnNode(states, a, b) && !onOwnNode(states, b, a) && !yield(a, b) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // services returns those at the edges of ranges.
 func services() []flow.Service {
 	all := []flow.Service{{Protocol: npc.ICMP}, {Protocol: npc.UDP, Port: 1}, {Protocol: npc.UDP, Port: 53}, {Protocol: npc.UDP, Port: 54},
@@ -185,22 +201,16 @@ func TestDifferencesMatchReferenceModel(t *testing.T) {
 		if !result.Same() {
 			differing++
 		}
-		all := things(states)
-		for _, a := range all {
-			for _, b := range all {
-				if a == b || a.pod == "" && b.pod == "" || onOwnNode(states, a, b) || onOwnNode(states, b, a) {
-					continue
+		for a, b := range comparedThings(states) {
+			at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
+			for _, s := range services() {
+				opens, closes := evaluated(states, models, a, b, s)
+				if opens || closes {
+					differences++
 				}
-				at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
-				for _, s := range services() {
-					opens, closes := evaluated(states, models, a, b, s)
-					if opens || closes {
-						differences++
-					}
-					if opened[at].Has(s) != opens || closed[at].Has(s) != closes {
-						t.Fatalf("seed %d: %v -> %v, %s: the reference model opens %t and closes %t; found to open: %v, to close: %v", *seed+uint64(n), a, b, s, opens, closes,
-							opened[at], closed[at])
-					}
+				if opened[at].Has(s) != opens || closed[at].Has(s) != closes {
+					t.Fatalf("seed %d: %v -> %v, %s: the reference model opens %t and closes %t; found to open: %v, to close: %v", *seed+uint64(n), a, b, s, opens, closes,
+						opened[at], closed[at])
 				}
 			}
 		}
@@ -222,21 +232,15 @@ func TestAllowedMatchesReferenceModel(t *testing.T) {
 		if result.Closes.Len() > 0 {
 			t.Fatalf("seed %d: %v is allowed while all pods are isolated", *seed+uint64(n), result.Closes.Groups(1))
 		}
-		all := things(states)
-		for _, a := range all {
-			for _, b := range all {
-				if a == b || a.pod == "" && b.pod == "" || onOwnNode(states, a, b) || onOwnNode(states, b, a) {
-					continue
+		for a, b := range comparedThings(states) {
+			at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
+			for _, s := range services() {
+				want := w.allows(model, a, b, s)
+				if want {
+					allowed++
 				}
-				at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
-				for _, s := range services() {
-					want := w.allows(model, a, b, s)
-					if want {
-						allowed++
-					}
-					if opened[at].Has(s) != want {
-						t.Fatalf("seed %d: %v -> %v, %s: the reference model allows it: %t; listed: %v", *seed+uint64(n), a, b, s, want, opened[at])
-					}
+				if opened[at].Has(s) != want {
+					t.Fatalf("seed %d: %v -> %v, %s: the reference model allows it: %t; listed: %v", *seed+uint64(n), a, b, s, want, opened[at])
 				}
 			}
 		}

@@ -67,6 +67,14 @@ func (t *progressTracker) String() string {
 	return strings.Join(texts, ", ")
 }
 
+// after returns a text with the current steps, if there are any.
+func (t *progressTracker) after(text string) string {
+	if doing := t.String(); doing != "" {
+		return text + "; " + doing
+	}
+	return text
+}
+
 // listOf joins names, at most limit of them.
 func listOf(names []string, limit int) string {
 	if len(names) > limit {

@@ -25,7 +25,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -142,10 +141,9 @@ func (s *Syncer) Ready() string {
 	case s.problem != "":
 		return s.problem
 	case s.enforced.Err() == nil:
-		return strings.TrimSuffix("the first transaction has not been applied yet; "+s.doing.String(), "; ")
+		return s.doing.after("the first transaction has not been applied yet")
 	case waiting >= s.stuckAfter:
-		return strings.TrimSuffix("changes have been waiting for "+waiting.Round(time.Second).String()+"; "+
-			s.doing.String(), "; ")
+		return s.doing.after("changes have been waiting for " + waiting.Round(time.Second).String())
 	}
 	return ""
 }

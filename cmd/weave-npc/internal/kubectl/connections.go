@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/internal/spelling"
@@ -26,12 +24,7 @@ import (
 )
 
 // connectionsOptions are the values of the flags of show connections.
-type connectionsOptions struct {
-	input.ObjectFlags
-	ends   ends
-	port   string
-	output cli.Format
-}
+type connectionsOptions struct{ pairsOptions }
 
 func showConnectionsCommand() *cobra.Command {
 	o := &connectionsOptions{}
@@ -59,10 +52,7 @@ func showConnectionsCommand() *cobra.Command {
 }
 
 func (o *connectionsOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
-	if err := o.ends.check(); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	var port *flow.Service
@@ -144,11 +134,7 @@ func (l *connections) write(out io.Writer, format string) error {
 	b := bufio.NewWriter(out)
 	switch format {
 	case "json":
-		text, err := json.MarshalIndent(l, "", "  ")
-		if err != nil {
-			return errors.Wrap(err, "writing JSON")
-		}
-		_, _ = b.Write(append(text, '\n'))
+		return output.JSON(out, l)
 	case "csv":
 		l.writeCSV(b)
 	case "dot":

@@ -19,12 +19,25 @@ import (
 
 // matrixOptions are the values of the flags of show matrix.
 type matrixOptions struct {
-	input.ObjectFlags
-	ends      ends
-	port      string
+	pairsOptions
 	addresses []string
 	eachPod   bool
-	output    cli.Format
+}
+
+// pairsOptions are the values of the flags of commands about pairs of pods.
+type pairsOptions struct {
+	input.ObjectFlags
+	ends   ends
+	port   string
+	output cli.Format
+}
+
+// check returns an error if values are wrong by themselves.
+func (o *pairsOptions) check() error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	return o.ends.check()
 }
 
 func showMatrixCommand() *cobra.Command {
@@ -86,10 +99,7 @@ func (e *ends) in(v *cluster.View) error {
 const maxNamed = 5
 
 func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
-	if err := o.ends.check(); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	page := o.output.Name == "html"

@@ -19,7 +19,7 @@ func Explanation(out io.Writer, format string, x *query.Explanation) error {
 	text := ""
 	switch format {
 	case "json":
-		return writeJSON(out, x)
+		return JSON(out, x)
 	case "yaml":
 		var policies []string
 		for _, c := range x.Nearest {

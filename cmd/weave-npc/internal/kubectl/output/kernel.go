@@ -12,7 +12,7 @@ import (
 // Sets writes sets with their members as a table or as JSON.
 func Sets(out io.Writer, format string, sets []kernelview.SetRow) error {
 	if format == "json" {
-		return writeJSON(out, sets)
+		return JSON(out, sets)
 	}
 	var rows [][]string
 	for _, s := range sets {
@@ -55,7 +55,7 @@ func Rules(out io.Writer, format string, rules []kernelview.RuleRow, hits *flowl
 		known.place(policies)
 	}
 	if format == "json" {
-		return writeJSON(out, known.ofRules(rules))
+		return JSON(out, known.ofRules(rules))
 	}
 	var rows [][]string
 	for i, r := range rules {

@@ -18,7 +18,7 @@ import (
 // Pods writes pods as a table or as JSON. The column of cluster network policies is there if one selects a pod.
 func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	if format == "json" {
-		return writeJSON(out, pods)
+		return JSON(out, pods)
 	}
 	selected := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
 	head := "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE"
@@ -53,7 +53,7 @@ func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged
 		for i := range staged {
 			all = append(all, &staged[i])
 		}
-		return writeJSON(out, all)
+		return JSON(out, all)
 	}
 	if err := enforcedPolicies(out, policies, known); err != nil {
 		return err

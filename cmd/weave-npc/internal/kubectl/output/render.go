@@ -10,8 +10,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// writeJSON writes a value as indented JSON.
-func writeJSON(out io.Writer, value any) error {
+// JSON writes a value as indented JSON.
+func JSON(out io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return errors.Wrap(err, "writing JSON")

@@ -19,7 +19,7 @@ func Changes(out io.Writer, format string, changes []replay.ChangedRecord, of in
 		if changes == nil {
 			changes = []replay.ChangedRecord{}
 		}
-		return writeJSON(out, changes)
+		return JSON(out, changes)
 	}
 	var b strings.Builder
 	denied := 0

@@ -1,7 +1,6 @@
 package who
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/whocan"
@@ -186,10 +186,5 @@ func writeJSON(out io.Writer, answers []answer, all bool) error {
 		}
 		list = append(list, o)
 	}
-	text, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		return errors.Wrap(err, "writing JSON")
-	}
-	_, err = fmt.Fprintln(out, string(text))
-	return errors.Wrap(err, "writing JSON")
+	return output.JSON(out, list)
 }
