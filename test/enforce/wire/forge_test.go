@@ -181,7 +181,8 @@ func (f *forger) send(t *testing.T, count int) {
 }
 
 // neighbours fails the test if another pod or, on a bridge, the node has learnt an address of others at the forger's MAC
-// address. A veth with routes leads to one pod only, whatever the node learns there.
+// address. A veth with routes leads to one pod only, whatever the node learns there. A router may learn an address that
+// nobody has, from a solicitation.
 func (f *forger) neighbours(t *testing.T) {
 	t.Helper()
 	if !f.onBridge {
@@ -190,7 +191,7 @@ func (f *forger) neighbours(t *testing.T) {
 	for _, name := range []string{"n1", "web", "mon"} {
 		for line := range strings.Lines(e2e.Run(t, f.w.Hosts[name], "ip", "neigh")) {
 			a, err := netip.ParseAddr(strings.Fields(line)[0])
-			if err == nil && strings.Contains(line, f.mac.String()) && !slices.Contains(f.own, a) {
+			if err == nil && strings.Contains(line, f.mac.String()) && !slices.Contains(f.own, a) && a.String() != nobody {
 				t.Errorf("%s has learnt %s", name, line)
 			}
 		}
@@ -219,7 +220,15 @@ func (f *forger) forged(frame lab.Frame, at string) string {
 	if icmp, ok := packet.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6); ok {
 		f.joins = slices.Contains([]uint8{131, 132, 133, 143}, icmp.TypeCode.Type())
 	}
+	var ip gopacket.Layer
 	for _, layer := range packet.Layers() {
+		if kind := layer.LayerType(); kind == layers.LayerTypeIPv4 || kind == layers.LayerTypeIPv6 {
+			// A tunnel's inner packet is data of the outer one. The number of a tunnel's protocol may be a changed byte.
+			if ip != nil {
+				break
+			}
+			ip = layer
+		}
 		if why := f.forgedLayer(layer); why != "" {
 			return why
 		}
