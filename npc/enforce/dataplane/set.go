@@ -199,6 +199,7 @@ func (s *Set) load(l *ipset.Listing) {
 	}
 	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) && s.initial == nil {
 		for _, m := range l.Members {
+			m.Timeout = 0 // it runs, and what is left of it is no difference
 			s.members.Have(m.Entry, m.Attr)
 		}
 	}
