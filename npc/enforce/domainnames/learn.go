@@ -54,10 +54,11 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 		return e
 	}
 	pod := p.to.Addr()
+	e.flow = flow{p.from, p.to}
 	if keys, known := l.inputs.lookup(pod); known && len(keys) == 0 {
+		l.streams.remove(e.flow) // it is followed no longer
 		return e
 	}
-	e.flow = flow{p.from, p.to}
 	take := func(message []byte) { e.facts = append(e.facts, l.facts(message, p.from.Addr(), now)...) }
 	if p.proto == unix.IPPROTO_UDP {
 		take(p.payload)
@@ -193,7 +194,7 @@ func (l *Learner) latest(facts []fact) (map[element]time.Time, map[element]strin
 	return latest, comments
 }
 
-// failures returns which elements of which operations failed.
+// failures returns what failed, with its elements.
 func failures(err error, ops []ipset.Op) (out []*ipset.OpError) {
 	var batch *ipset.BatchError
 	if err == nil {

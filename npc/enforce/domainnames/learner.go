@@ -33,8 +33,7 @@ type Config struct {
 	Grace time.Duration
 	// Domain is the cluster's own, such as cluster.local: for names in it, the names that they are aliases of count too.
 	Domain string
-	// Alive are sets of type hash:net that hold every address while the queue is read and there are lists. One without a
-	// name is not there.
+	// Alive are sets of type hash:net that hold every address while the queue is read. One without a name is not there.
 	Alive [len(npc.Families)]ipset.Set
 }
 
@@ -209,12 +208,13 @@ func (l *Learner) tick(now time.Time) {
 			l.status(l.queue.refused)
 			l.note("asking", l.queue.bind(), "the queue of DNS answers cannot be asked for")
 		}
-	} else if len(l.index.lists) > 0 {
+	} else {
 		err := l.sets.Apply(l.renewal())
+		if len(l.index.lists) == 0 {
+			err = nil // there need not be a set
+		}
 		l.note("alive", err, "the kernel cannot be shown that DNS answers are learned: they pass unlearned soon")
 		l.status(err)
-	} else {
-		l.status(nil)
 	}
 	for _, a := range l.waiting.expire(now) {
 		l.inputs.giveUp(a)

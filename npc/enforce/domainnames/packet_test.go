@@ -60,7 +60,8 @@ func serialize(t testing.TB, from, to netip.Addr, proto layers.IPProtocol, trans
 		}
 	}
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, options, all...); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -70,12 +71,14 @@ func port(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 // ends are the two ends of an answer, of each family.
 func ends() [][2]netip.AddrPort {
-	return [][2]netip.AddrPort{{port("10.0.0.53:53"), port("10.0.0.2:4000")}, {port("[fd00::53]:53"), port("[fd00::2]:4000")}}
+	return [][2]netip.AddrPort{{port("10.0.0.53:53"), port("10.0.0.2:4000")},
+		{port("[fd00::53]:53"), port("[fd00::2]:4000")}}
 }
 
 func TestS109_PacketsAreRead(t *testing.T) {
 	for _, e := range ends() {
-		for _, raw := range [][]byte{udp(t, e[0], e[1], []byte("abc")), segment{e[0], e[1], 9, flagACK, []byte("abc")}.bytes(t)} {
+		for _, raw := range [][]byte{udp(t, e[0], e[1], []byte("abc")),
+			segment{e[0], e[1], 9, flagACK, []byte("abc")}.bytes(t)} {
 			p, err := parsePacket(append(bytes.Clone(raw), 0, 0)) // with padding
 			if err != nil || p.from != e[0] || p.to != e[1] || string(p.payload) != "abc" || p.seq != 9 && p.proto == 6 {
 				t.Errorf("%v, read %+v: %v", e, p, err)
@@ -128,7 +131,8 @@ func TestS114_ResetsAreValid(t *testing.T) {
 		if !ok || read.ErrorLayer() != nil {
 			t.Fatalf("%x: %v", raw, read.ErrorLayer())
 		}
-		if !tcp.RST || !tcp.ACK || tcp.PSH || tcp.Seq != 0xfffffff0 || tcp.Ack != 77 || len(tcp.Payload) > 0 || tcp.DataOffset != 5 {
+		if !tcp.RST || !tcp.ACK || tcp.PSH || tcp.Seq != 0xfffffff0 || tcp.Ack != 77 || len(tcp.Payload) > 0 ||
+			tcp.DataOffset != 5 {
 			t.Errorf("reset %+v", tcp)
 		}
 		if err := tcp.SetNetworkLayerForChecksum(read.NetworkLayer()); err != nil {

@@ -64,7 +64,7 @@ type queue struct {
 	// counts is what the kernel counts of its queues; nil if it shows none.
 	counts *os.File
 	port   uint32 // the socket's number there
-	// lost counts the reports that the socket's buffer overflowed, of which each may be many packets.
+	// lost counts the reports that the socket's buffer overflowed, each by one packet or more.
 	lost uint64
 }
 

@@ -26,7 +26,7 @@ type reply struct {
 // found is an address in a reply.
 type found struct {
 	addr netip.Addr
-	ttl  time.Duration // the least of the records that lead to the address
+	ttl  time.Duration // the least of the address and of the aliases before it
 	link int           // index in chain of the name that has it
 }
 
@@ -39,7 +39,7 @@ type record struct {
 }
 
 // parseReply reads a DNS message. It returns false for what is no successful answer to exactly one question of class
-// IN. Records that the question's name does not lead to, and those of other sections, are left out.
+// IN. Records of names that the question's name is no alias of, and those of other sections, are left out.
 func parseReply(message []byte) (reply, bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(message)

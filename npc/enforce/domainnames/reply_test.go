@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// answer makes a message in words: "api.example.com" asks, "a CNAME b 30", "b A 10.0.0.1 60", "b HTTPS 1 . 10.0.0.1,fd00::1
-// 60" and "b HTTPS 0 c - 60" answer.
+// answer makes a message in words: "a.x" is the question, "a.x CNAME b.x 30", "b.x A 10.0.0.1 60", "b.x HTTPS 1 .
+// 10.0.0.1,fd00::1 60" and "b.x HTTPS 0 c.x - 60" are answers.
 func answer(t testing.TB, question string, records ...string) []byte {
 	t.Helper()
 	m := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, Response: true},
@@ -32,7 +32,9 @@ func pack(t testing.TB, m dnsmessage.Message) []byte {
 	return b
 }
 
-func dnsName(s string) dnsmessage.Name { return dnsmessage.MustNewName(strings.TrimSuffix(s, ".") + ".") }
+func dnsName(s string) dnsmessage.Name {
+	return dnsmessage.MustNewName(strings.TrimSuffix(s, ".") + ".")
+}
 
 func resource(t testing.TB, text string) dnsmessage.Resource {
 	t.Helper()
@@ -128,8 +130,8 @@ func TestS111_WhatAnAnswerSays(t *testing.T) {
 		{"the cluster's domain", "api.x.shop.svc.cluster.local", []string{"api.x.shop.svc.cluster.local CNAME api.x 5",
 			"api.x CNAME cdn.y 9", "cdn.y A 10.0.0.1 60"}, []string{"api.x 10.0.0.1 5",
 			"api.x.shop.svc.cluster.local 10.0.0.1 5", "cdn.y 10.0.0.1 5"}},
-		{"another domain", "api.x.cluster.local.evil", []string{"api.x.cluster.local.evil CNAME api.x 5", "api.x A 10.0.0.1 60"},
-			[]string{"api.x.cluster.local.evil 10.0.0.1 5"}},
+		{"another domain", "api.x.cluster.local.evil", []string{"api.x.cluster.local.evil CNAME api.x 5",
+			"api.x A 10.0.0.1 60"}, []string{"api.x.cluster.local.evil 10.0.0.1 5"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,6 +12,9 @@ const (
 	largestMessage = 2 + 1<<16 - 1
 	// history is how many bytes of a stream that were released are kept, to compare what is sent again.
 	history = 1 << 16
+	// maxDrops is how often a segment is dropped because it is too early. TCP sends the last one of several again before
+	// it sends what is missing, but once only.
+	maxDrops = 3
 	// Bounds of the streams of one pod, and of all.
 	streamsOfPod = 64
 	bytesOfPod   = 512 << 10
@@ -21,7 +24,7 @@ const (
 	idleStream = time.Hour
 )
 
-// verdict is what becomes of a packet.
+// verdict is what is done with a packet.
 type verdict uint8
 
 const (
@@ -40,15 +43,18 @@ type stream struct {
 	data  []byte // the last bytes that were released, and the beginning of an incomplete message
 	begun int    // offset in data of the first message that is not complete
 	used  time.Time
+	// early is the sequence number of the segment that was dropped last, and drops how often since a segment passed.
+	early uint32
+	drops int
 }
 
-// take takes a segment and calls handle with each message that it completes. Only the next bytes of the stream pass, and
-// such as were released before, if they are the same: what the pod reads is what handle was called with. The messages
-// are valid until handle returns.
+// take takes a segment and calls handle with each message that it completes. Only the next bytes of the stream pass,
+// and such as were released before, if they are the same: what the pod reads is what handle was called with. The
+// messages are valid until handle returns.
 func (s *stream) take(seq uint32, payload []byte, handle func(message []byte)) verdict {
 	ahead := int(int32(seq - s.next))
 	if ahead > 0 {
-		return drop // TCP sends it again, after what is missing
+		return s.tooEarly(seq)
 	}
 	old := min(-ahead, len(payload))
 	start := len(s.data) + ahead
@@ -57,6 +63,7 @@ func (s *stream) take(seq uint32, payload []byte, handle func(message []byte)) v
 	}
 	s.data = append(s.data, payload[old:]...)
 	s.next += uint32(len(payload) - old)
+	s.drops = 0
 	for {
 		rest := s.data[s.begun:]
 		if len(rest) < 2 || len(rest)-2 < int(binary.BigEndian.Uint16(rest)) {
@@ -71,6 +78,18 @@ func (s *stream) take(seq uint32, payload []byte, handle func(message []byte)) v
 		s.begun -= surplus
 	}
 	return accept
+}
+
+// tooEarly drops a segment that TCP will send again, after what is missing. If only this one comes again and again, the
+// pod has what is missing: the stream went past the queue for a while.
+func (s *stream) tooEarly(seq uint32) verdict {
+	if seq != s.early {
+		s.early, s.drops = seq, 0
+	}
+	if s.drops++; s.drops > maxDrops {
+		return reset
+	}
+	return drop
 }
 
 // podStreams are the streams to one pod.

@@ -100,14 +100,15 @@ func (in *inputs) pending() bool {
 	return in.changed || len(in.arrived) > 0
 }
 
-// waiting are the facts of answers to addresses that no pod is known to have yet. The lists may change meanwhile: which
-// has the name is looked up again.
+// waiting are the facts of answers to addresses that no pod is known to have yet. Which list has the name is looked up
+// again when there is a pod.
 type waiting struct {
 	byAddr map[netip.Addr][]fact
 	count  int
 }
 
-// add adds facts, at least one, that were learned for an address, and returns the addresses that nothing waits for any more.
+// add adds facts, at least one, that were learned for an address. It returns the addresses that nothing waits for any
+// more.
 func (w *waiting) add(a netip.Addr, facts []fact) (out []netip.Addr) {
 	all := append(w.byAddr[a], facts...)
 	if surplus := len(all) - maxWaiting; surplus > 0 {
@@ -116,9 +117,9 @@ func (w *waiting) add(a netip.Addr, facts []fact) (out []netip.Addr) {
 	w.count += len(all) - len(w.byAddr[a])
 	w.byAddr[a] = all
 	for w.count > maxWaitingAll {
-		oldest := a
+		var oldest netip.Addr
 		for other, facts := range w.byAddr {
-			if facts[0].when.Before(w.byAddr[oldest][0].when) {
+			if other != a && (!oldest.IsValid() || facts[0].when.Before(w.byAddr[oldest][0].when)) {
 				oldest = other
 			}
 		}
