@@ -40,9 +40,8 @@ func (l *Learner) read() error {
 		batch[i] = l.evaluate(raw, now)
 		batch[i].id = ids[i]
 	}
-	decisions, facts := l.learn(batch, now)
-	l.note("verdicts", l.queue.decide(decisions), "DNS answers get no verdicts")
-	l.hold(facts)
+	l.note("verdicts", l.queue.decide(l.learn(batch, now)), "DNS answers get no verdicts")
+	l.deleteGone()
 	return err
 }
 
@@ -112,8 +111,9 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 	return out
 }
 
-// learn adds the facts of a batch to the sets. It returns the verdicts, and the facts that the sets took.
-func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []decision, facts []fact) {
+// learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts.
+func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []decision) {
+	var facts []fact
 	for _, e := range batch {
 		facts = append(facts, e.facts...)
 	}
@@ -139,12 +139,8 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []decision,
 	l.counts.Refused += counts.Refused
 	l.counts.Resets += counts.Resets
 	l.mu.Unlock()
-	return decisions, without(facts, refused)
-}
-
-// without returns the facts whose elements were not refused.
-func without(facts []fact, refused map[element]bool) []fact {
-	return slices.DeleteFunc(facts, func(f fact) bool { return refused[element{f.list, f.addr}] })
+	l.hold(facts, refused)
+	return decisions
 }
 
 // add adds the addresses of facts to the sets, one operation a set, and returns the elements that were refused.
@@ -220,15 +216,16 @@ func seconds(d time.Duration) uint32 {
 	return uint32(min(max(1, (d+time.Second-1)/time.Second), longest))
 }
 
-// hold holds facts that the sets took, and deletes what these displace.
-func (l *Learner) hold(facts []fact) {
+// hold holds the facts that were not refused. What these displace is gone with deleteGone.
+func (l *Learner) hold(facts []fact, refused map[element]bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, f := range facts {
-		l.memory.hold(f)
+		if !refused[element{f.list, f.addr}] {
+			l.memory.hold(f)
+			l.counts.Learned++
+		}
 	}
-	l.counts.Learned += uint64(len(facts))
-	l.mu.Unlock()
-	l.deleteGone()
 }
 
 // deleteGone deletes what is held no longer from the sets.
@@ -278,8 +275,9 @@ func (l *Learner) arrive(pods []netip.Addr, now time.Time) {
 			l.waiting.add(pod, waited)
 			l.late = append(l.late, pod)
 		}
-		l.hold(without(facts, refused))
+		l.hold(facts, refused)
 	}
+	l.deleteGone()
 }
 
 // follow takes over lists. One whose names or sets differ counts as a new one.

@@ -80,6 +80,9 @@ type Learner struct {
 	failing map[string]int
 	// wake makes Run take over what was set.
 	wake func()
+	// followed is closed when there are lists for the first time, by begin.
+	followed chan struct{}
+	begin    func()
 
 	mu     sync.Mutex // guards the fields below, and what the lists hold; never held during a system call
 	memory memory
@@ -105,16 +108,19 @@ func Open(c Config) (*Learner, error) {
 }
 
 func newLearner(c Config, s sets) *Learner {
-	return &Learner{Config: c, sets: s, inputs: newInputs(), streams: newStreams(), index: newIndex(nil),
+	followed := make(chan struct{})
+	return &Learner{followed: followed, begin: sync.OnceFunc(func() { close(followed) }), Config: c, sets: s, inputs: newInputs(), streams: newStreams(), index: newIndex(nil),
 		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{},
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 
 // Follow replaces the lists. What a list held that is not among them is forgotten, and not deleted from its sets. What
 // the sets of a new list hold counts if its comment is one of the list's names; everything else is deleted from them.
-// Call it before the rules that use the sets are written. The lists must not be changed afterwards.
+// Call it before the rules that use the sets are written, and first after SetSubject of all known pods: the queue is not
+// read before, because rules may be there already. The lists must not be changed afterwards.
 func (l *Learner) Follow(lists []List) {
 	l.inputs.follow(lists)
+	l.begin()
 	l.wake()
 }
 
@@ -171,6 +177,10 @@ func (l *Learner) Run(ctx context.Context) error {
 		l.queue.close()
 		_ = l.sets.Close() // what does not close harms nothing
 	}()
+	select {
+	case <-ctx.Done():
+	case <-l.followed:
+	}
 	defer context.AfterFunc(ctx, l.queue.wake)()
 	for next := time.Now(); ctx.Err() == nil; {
 		if now := time.Now(); !now.Before(next) {

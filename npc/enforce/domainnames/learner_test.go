@@ -104,7 +104,7 @@ func twoLists() []List {
 		{Key: "two", Names: []string{"b.x"}, Sets: setsOf("two")}}
 }
 
-// learn takes answers to a pod, by UDP, in one batch, and returns the verdicts.
+// take takes answers to a pod, by UDP, in one batch, and returns the verdicts.
 func (d *desk) take(to netip.AddrPort, messages ...[]byte) string {
 	d.t.Helper()
 	from := ends()[0][0]
@@ -124,12 +124,11 @@ func (d *desk) batch(raw ...[]byte) string {
 	for _, r := range raw {
 		batch = append(batch, d.evaluate(r, d.now))
 	}
-	decisions, facts := d.Learner.learn(batch, d.now)
-	d.hold(facts)
 	var out []string
-	for _, v := range decisions {
+	for _, v := range d.learn(batch, d.now) {
 		out = append(out, [...]string{"accept", "drop", "reset"}[v.verdict])
 	}
+	d.deleteGone()
 	return strings.Join(out, " ")
 }
 

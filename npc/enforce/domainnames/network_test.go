@@ -133,8 +133,15 @@ func (w *wire) alive() (out []ipset.Set) {
 	return out
 }
 
-// open opens a learner whose only subject is the client.
+// open opens a learner whose only subject is the client, and has it follow the list.
 func (w *wire) open(log io.Writer) *Learner {
+	w.t.Helper()
+	l := w.openOnly(log)
+	l.Follow([]List{w.list()})
+	return l
+}
+
+func (w *wire) openOnly(log io.Writer) *Learner {
 	w.t.Helper()
 	var l *Learner
 	w.in(w.node.Host, func() (err error) {
@@ -145,7 +152,6 @@ func (w *wire) open(log io.Writer) *Learner {
 	for _, a := range w.client.Addrs() {
 		l.SetSubject(a, []string{"one"})
 	}
-	l.Follow([]List{w.list()})
 	return l
 }
 
@@ -482,6 +488,26 @@ func TestS114_ARestartLosesNothing(t *testing.T) {
 			t.Errorf("counts %+v", c)
 		}
 	})
+}
+
+// TestS114_NoAnswerPassesBeforeTheListsAreKnown, as after a restart: the rules are there.
+func TestS114_NoAnswerPassesBeforeTheListsAreKnown(t *testing.T) {
+	w := newWire(t, lab.NFT)
+	l := w.openOnly(io.Discard)
+	w.run(l)
+	conn, answer := w.dial("udp", npc.IPv4), make([]byte, 1<<16)
+	if _, err := conn.Write(query(npc.IPv4, "n1.d")); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	if n, err := conn.Read(answer); err == nil {
+		t.Fatalf("%d bytes came", n)
+	}
+	l.Follow([]List{w.list()})
+	_ = conn.SetReadDeadline(time.Now().Add(slow))
+	if _, err := conn.Read(answer); err != nil || w.members()[addrOf(npc.IPv4, 1)] != "n1.d" {
+		t.Errorf("%v, members %v", err, w.members())
+	}
 }
 
 // TestAQueueThatAnotherHolds is waited for, and the sets do not say meanwhile that it is read.

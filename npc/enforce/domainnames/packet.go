@@ -93,7 +93,7 @@ func (p *packet) ipv6(raw []byte) (from, to netip.Addr, err error) {
 	p.raw, p.transport, p.proto = raw[:size], ipv6Header, raw[6]
 	for {
 		extension := p.raw[p.transport:]
-		length := 0
+		var length int
 		switch p.proto {
 		case unix.IPPROTO_HOPOPTS, unix.IPPROTO_ROUTING, unix.IPPROTO_DSTOPTS:
 			if len(extension) < 2 {

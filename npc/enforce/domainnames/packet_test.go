@@ -122,7 +122,7 @@ func TestS114_ResetsAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw := p.reset()
-		first := gopacket.LayerType(layers.LayerTypeIPv4)
+		first := layers.LayerTypeIPv4
 		if e[0].Addr().Is6() {
 			first = layers.LayerTypeIPv6
 		}

@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	// largestMessage is the largest DNS message with its length before it.
-	largestMessage = 2 + 1<<16 - 1
 	// history is how many bytes of a stream that were released are kept, to compare what is sent again.
 	history = 1 << 16
 	// maxDrops is how often a segment is dropped because it is too early. TCP sends the last one of several again before

@@ -164,6 +164,8 @@ func TestS114_Streams(t *testing.T) {
 		{"in order", []segment{begin, data(100, "abc"), data(103, "def")}, "accept accept accept"},
 		{"again", []segment{begin, data(100, "abc"), begin, data(100, "abc"), data(101, "bcd"), data(104, "e")},
 			"accept accept accept accept accept accept"},
+		{"the first packet again", []segment{begin, data(100, "abc"), begin, data(103, "d")},
+			"accept accept accept accept"},
 		{"again with other bytes", []segment{begin, data(100, "abc"), data(100, "abX"), data(103, "d")},
 			"accept accept reset reset"},
 		{"before the first byte", []segment{begin, data(99, "abc")}, "accept reset"},

@@ -110,9 +110,9 @@ type waiting struct {
 // add adds facts, at least one, that were learned for an address. It returns the addresses that nothing waits for any
 // more.
 func (w *waiting) add(a netip.Addr, facts []fact) (out []netip.Addr) {
-	all := append(w.byAddr[a], facts...)
+	all := slices.Concat(w.byAddr[a], facts)
 	if surplus := len(all) - maxWaiting; surplus > 0 {
-		all = slices.Clone(all[surplus:])
+		all = all[surplus:]
 	}
 	w.count += len(all) - len(w.byAddr[a])
 	w.byAddr[a] = all
