@@ -1,20 +1,6 @@
 package domainnames
 
-import (
-	"strings"
-
-	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/npc"
-)
-
-// List is a list of names whose addresses are learned.
-type List struct {
-	Key string // names the list in SetSubject
-	// Names are in lower case without a final dot. "*.d" stands for names with one or more labels before d.
-	Names []string
-	// Sets are what the addresses go to: hash:ip with a timeout. One without a name is not there.
-	Sets [len(npc.Families)]ipset.Set
-}
+import "strings"
 
 // match is a list that has a name, and which of its names that is.
 type match struct {

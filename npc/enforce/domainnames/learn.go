@@ -80,7 +80,7 @@ func (l *Learner) facts(message []byte, resolver netip.Addr, now time.Time) (out
 		}
 		for _, f := range r.found {
 			if f.link >= link {
-				out = append(out, fact{match{}, name, f.addr, resolver, now, now.Add(f.ttl + l.Grace)})
+				out = append(out, fact{name: name, addr: f.addr, resolver: resolver, when: now, until: now.Add(f.ttl + l.Grace)})
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 	for _, f := range facts {
 		for _, m := range l.index.match(f.name) {
 			if m.list.Sets[npc.FamilyOf(f.addr)].Name != "" && slices.Contains(keys, m.list.Key) {
-				f.match = m
+				f.list, f.pattern = m.list, m.pattern
 				out = append(out, f)
 			}
 		}
@@ -331,7 +331,7 @@ func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time)
 		case left <= 0 || len(matches) == 0:
 			gone = append(gone, element{of, a})
 		default:
-			l.memory.hold(fact{match: matches[0], name: m.Comment, addr: a, when: now, until: now.Add(left)})
+			l.memory.hold(fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now, until: now.Add(left)})
 		}
 	}
 	l.mu.Unlock()

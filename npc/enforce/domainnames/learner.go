@@ -109,15 +109,16 @@ func Open(c Config) (*Learner, error) {
 
 func newLearner(c Config, s sets) *Learner {
 	followed := make(chan struct{})
-	return &Learner{followed: followed, begin: sync.OnceFunc(func() { close(followed) }), Config: c, sets: s, inputs: newInputs(), streams: newStreams(), index: newIndex(nil),
-		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{},
-		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
+	return &Learner{Config: c, sets: s, inputs: newInputs(), streams: newStreams(), index: newIndex(nil),
+		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, wake: func() {},
+		followed: followed, begin: sync.OnceFunc(func() { close(followed) }),
+		err: errors.New("the queue of DNS answers is not read yet")}
 }
 
 // Follow replaces the lists. What a list held that is not among them is forgotten, and not deleted from its sets. What
 // the sets of a new list hold counts if its comment is one of the list's names; everything else is deleted from them.
-// Call it before the rules that use the sets are written, and first after SetSubject of all known pods: the queue is not
-// read before, because rules may be there already. The lists must not be changed afterwards.
+// Call it before the rules that use the sets are written, and first after SetSubject of all known pods: the queue is
+// not read before, because rules may be there already. The lists must not be changed afterwards.
 func (l *Learner) Follow(lists []List) {
 	l.inputs.follow(lists)
 	l.begin()

@@ -195,6 +195,16 @@ func TestS108_SubjectsAlone(t *testing.T) {
 		t.Errorf("a stream that is no subject's: %s", got)
 	}
 	d.wants("answers to others", "one4", "", "two4", "")
+	from, pod := ends()[0][0], ends()[0][1]
+	first, second := segment{from, pod, 9, flagSYN | flagACK, nil}, segment{from, pod, 10, flagACK, []byte("ab")}
+	third := segment{from, pod, 12, flagACK, []byte("cd")}
+	got := d.batch(first.bytes(t))
+	d.SetSubject(pod.Addr(), nil)
+	got += " " + d.batch(second.bytes(t))
+	d.SetSubject(pod.Addr(), []string{"one", "two"})
+	if got += " " + d.batch(third.bytes(t)); got != "accept accept reset" {
+		t.Errorf("a stream that was no subject's for a while: %s", got)
+	}
 	d.Forget(ends()[0][1].Addr())
 	d.take(ends()[0][1], a(3))
 	d.wants("an answer to a former pod", "one4", "")

@@ -5,10 +5,7 @@ import (
 	"container/list"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Bounds of what is held. The oldest goes first.
@@ -20,7 +17,8 @@ const (
 
 // fact is that a name of a list has an address.
 type fact struct {
-	match
+	list     *followed
+	pattern  string // the name of the list that stands for name
 	name     string
 	addr     netip.Addr
 	resolver netip.Addr // not valid if it was read from the kernel
@@ -60,53 +58,6 @@ func (h *byUntil) Pop() any {
 	return e
 }
 
-// name is what is held of one name of a list.
-type name struct {
-	pattern string
-	held    []*held
-	when    time.Time // when an address was learned last
-}
-
-// followed is a list that is followed, and what is held of it.
-type followed struct {
-	List
-	// adopted is set when what the kernel's set had at first is held.
-	adopted [len(npc.Families)]bool
-	names   map[string]*name            // name -> its addresses
-	expand  map[string]map[string]*name // wildcard -> the names that it stands for
-	addrs   map[netip.Addr][]*held
-	order   *list.List // of *held, what was learned longest ago first
-}
-
-func newFollowed(l List) *followed {
-	return &followed{List: l, names: map[string]*name{}, expand: map[string]map[string]*name{},
-		addrs: map[netip.Addr][]*held{}, order: list.New()}
-}
-
-// until returns until when an address is held; zero if it is not.
-func (l *followed) until(a netip.Addr) (latest time.Time) {
-	for _, h := range l.addrs[a] {
-		latest = later(latest, h.until)
-	}
-	return latest
-}
-
-// name returns a name, which it makes if needed.
-func (l *followed) name(of match, text string) *name {
-	n := l.names[text]
-	if n == nil {
-		n = &name{pattern: of.pattern}
-		l.names[text] = n
-		if strings.HasPrefix(of.pattern, "*") {
-			if l.expand[of.pattern] == nil {
-				l.expand[of.pattern] = map[string]*name{}
-			}
-			l.expand[of.pattern][text] = n
-		}
-	}
-	return n
-}
-
 // element is an address in the set of a list.
 type element struct {
 	list *followed
@@ -124,7 +75,7 @@ type memory struct {
 // hold holds a fact, at least until it was held for before.
 func (m *memory) hold(f fact) {
 	l := f.list
-	n := l.name(f.match, f.name)
+	n := l.name(f.pattern, f.name)
 	n.when = f.when
 	if i := slices.IndexFunc(n.held, func(h *held) bool { return h.addr == f.addr }); i >= 0 {
 		h := n.held[i]
@@ -208,11 +159,4 @@ func (m *memory) takeGone() (out []element) {
 	}
 	m.gone = nil
 	return out
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
