@@ -56,6 +56,7 @@ type Object struct {
 	// place is the object in its document.
 	place place
 	// Value is a *Namespace, *Pod, *Node, *NetworkPolicy, *ClusterNetworkPolicy or *Workload. It must not be changed.
+	// Of a former kind, it is the *ClusterNetworkPolicy with the same meaning.
 	Value runtime.Object
 }
 

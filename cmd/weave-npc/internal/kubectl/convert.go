@@ -1,0 +1,82 @@
+package kubectl
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+func convertCommand() *cobra.Command {
+	var manifests string
+	cmd := &cobra.Command{
+		Use:   "convert -f FILE",
+		Short: "Convert AdminNetworkPolicies and BaselineAdminNetworkPolicies to ClusterNetworkPolicies",
+		Long: "Convert AdminNetworkPolicies and BaselineAdminNetworkPolicies to ClusterNetworkPolicies.\n\n" +
+			"They allow and deny the same, in tier Admin with the same priority, or in tier Baseline with the last one.\n" +
+			"A policy that cannot be converted exactly is an error, and then nothing is written. Other objects are left\n" +
+			"out. Nothing is applied.",
+		Example: "  kubectl get adminnetworkpolicies,baselineadminnetworkpolicies -o yaml | " +
+			"weave-npc convert -f - > policies.yaml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return convert(manifests, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&manifests, "manifests", "f", "",
+		"directory or file to read the policies from, or - for standard input")
+	cli.File(f, "manifests")
+	return cli.Answers(cmd)
+}
+
+func convert(path string, stdin io.Reader, out, stderr io.Writer) error {
+	if path == "" {
+		return errors.New("--manifests is missing: give a directory or a file of policies, or - for standard input")
+	}
+	m, err := snapshot.Open(path, stdin)
+	if err != nil {
+		return errors.Wrap(err, "--manifests")
+	}
+	policies, notes, err := m.Former()
+	if err != nil {
+		return err
+	}
+	for _, note := range notes {
+		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
+	}
+	texts := make([]string, len(policies))
+	for i, p := range policies {
+		if texts[i], err = written(p); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(out, strings.Join(texts, "---\n"))
+	return errors.Wrap(err, "writing")
+}
+
+// written returns a policy as a user writes it, without the status that its type always has.
+func written(p *v1alpha2.ClusterNetworkPolicy) (string, error) {
+	type metadata struct {
+		Name        string            `json:"name"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	}
+	text, err := yaml.Marshal(struct {
+		APIVersion string                            `json:"apiVersion"`
+		Kind       string                            `json:"kind"`
+		Metadata   metadata                          `json:"metadata"`
+		Spec       v1alpha2.ClusterNetworkPolicySpec `json:"spec"`
+	}{v1alpha2.GroupVersion.String(), manifest.KindClusterNetworkPolicy,
+		metadata{p.Name, p.Labels, p.Annotations}, p.Spec})
+	return string(text), errors.Wrapf(err, "writing ClusterNetworkPolicy %s", p.Name)
+}
