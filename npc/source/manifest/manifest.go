@@ -60,6 +60,12 @@ type Object struct {
 	Value runtime.Object
 }
 
+// WithoutLines returns the object as if it and its fields were on the first line.
+func (o Object) WithoutLines() Object {
+	o.Line, o.place = 1, place{}
+	return o
+}
+
 // String returns the object's kind and name, as "Pod shop/web".
 func (o Object) String() string { return title(o.Kind, o.Namespace, o.Name) }
 

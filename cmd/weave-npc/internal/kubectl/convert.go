@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 func convertCommand() *cobra.Command {
-	var manifests string
+	var path string
+	manifests := input.ManifestsFlags{Path: &path}
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
 		Short: "Convert AdminNetworkPolicies and BaselineAdminNetworkPolicies to ClusterNetworkPolicies",
@@ -28,24 +29,22 @@ func convertCommand() *cobra.Command {
 			"weave-npc convert -f - > policies.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return convert(manifests, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return convert(&manifests, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&manifests, "manifests", "f", "",
-		"directory or file to read the policies from, or - for standard input")
-	cli.File(f, "manifests")
+	manifests.Register(f, "directory or file to read the policies from, or - for standard input")
 	return cli.Answers(cmd)
 }
 
-func convert(path string, stdin io.Reader, out, stderr io.Writer) error {
-	if path == "" {
+func convert(manifests *input.ManifestsFlags, stdin io.Reader, out, stderr io.Writer) error {
+	if *manifests.Path == "" {
 		return errors.New("--manifests is missing: give a directory or a file of policies, or - for standard input")
 	}
-	m, err := snapshot.Open(path, stdin)
+	m, err := manifests.Open(stdin)
 	if err != nil {
-		return errors.Wrap(err, "--manifests")
+		return err
 	}
 	policies, notes, err := m.Former()
 	if err != nil {

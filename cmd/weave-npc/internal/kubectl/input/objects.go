@@ -35,11 +35,12 @@ type ObjectFlags struct {
 	// Enforced asks for the pods that nodes enforce policies for, without those that stand for workloads.
 	Enforced bool
 
-	preview stagedFlags
-	legacy  *pflag.Flag
-	scope   *pflag.Flag         // --namespace; nil for commands without it
-	opened  *snapshot.Manifests // nil before they are
-	nodes   *Nodes              // nil before objects of an API server are read
+	manifests ManifestsFlags
+	preview   stagedFlags
+	legacy    *pflag.Flag
+	scope     *pflag.Flag         // --namespace; nil for commands without it
+	opened    *snapshot.Manifests // nil before they are
+	nodes     *Nodes              // nil before objects of an API server are read
 	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read
 	// then.
 	partly bool
@@ -85,10 +86,9 @@ func (c *ObjectFlags) namespaces() []string {
 // Register registers the flags.
 func (c *ObjectFlags) Register(f *pflag.FlagSet) {
 	c.registerServer(f)
-	f.StringVarP(&c.Manifests, "manifests", "f", "",
-		"directory or file to read namespaces, pods, workloads and policies from, "+
-			"or - for standard input, instead of an API server")
-	cli.File(f, "manifests")
+	c.manifests.Path = &c.Manifests
+	c.manifests.Register(f, "directory or file to read namespaces, pods, workloads and policies from, "+
+		"or - for standard input, instead of an API server")
 	c.registerMeaning(f)
 }
 
@@ -218,11 +218,12 @@ func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
 // open opens the manifests, once.
 func (c *ObjectFlags) open() (_ *snapshot.Manifests, err error) {
 	if c.opened == nil {
-		if c.opened, err = snapshot.Open(c.Manifests, c.Stdin); err == nil {
+		c.manifests.Path = &c.Manifests // some commands have an argument in place of the flag
+		if c.opened, err = c.manifests.Open(c.Stdin); err == nil {
 			c.opened.Namespace = c.namespace()
 		}
 	}
-	return c.opened, errors.Wrap(err, "--manifests")
+	return c.opened, err
 }
 
 // Network reads what leads to pods: Services, nodes and ranges of addresses.
