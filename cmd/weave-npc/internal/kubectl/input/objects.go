@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -128,23 +127,6 @@ func (c *ObjectFlags) namespace() string {
 		return ""
 	}
 	return c.scope.Value.String()
-}
-
-// Named returns an end of a connection with the namespace of --namespace if it is the name of a pod or of a Service
-// without one.
-func (c *ObjectFlags) Named(end string) string {
-	_, err := netip.ParseAddr(end)
-	name, isService := strings.CutPrefix(end, "svc/")
-	switch of := c.namespace(); {
-	case of == "" || name == "" || err == nil || strings.Contains(name, "/"):
-		return end
-	case isService && !strings.Contains(name, "."):
-		return end + "." + of
-	case isService:
-		return end
-	default:
-		return of + "/" + name
-	}
 }
 
 // Read reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
