@@ -24,7 +24,8 @@ type View struct {
 	// ClusterPolicies are in the order of evaluation: by tier, priority and name. Those that decide nothing come last.
 	ClusterPolicies []*policy.Cluster
 
-	byNamespace map[string][]*Policy // namespace -> its policies, in order
+	declared    map[string][]npc.NamedPort // namespace/name of a pod -> ports
+	byNamespace map[string][]*Policy       // namespace -> its policies, in order
 	claims      map[netip.Addr][]*npc.Pod
 	stale       map[netip.Addr][]*npc.Pod // address -> pods whose status has it from before a restart
 	nodeAddrs   map[string]addrSet        // node -> all its addresses, if they are known
@@ -37,6 +38,9 @@ type View struct {
 	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order; filled on demand
 	choosing  map[*npc.Pod][]*policy.Cluster
 }
+
+// DeclaredPorts returns all ports that a pod declares, as a snapshot has them; a daemon does not keep them.
+func (v *View) DeclaredPorts(pod string) []npc.NamedPort { return v.declared[pod] }
 
 type addrSet map[netip.Addr]struct{}
 
