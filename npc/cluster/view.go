@@ -40,7 +40,7 @@ type View struct {
 }
 
 // DeclaredPorts returns all ports that a pod declares, as a snapshot has them; a daemon does not keep them.
-func (v *View) DeclaredPorts(pod string) []npc.NamedPort { return v.declared[pod] }
+func DeclaredPorts(v *View, pod string) []npc.NamedPort { return v.declared[pod] }
 
 type addrSet map[netip.Addr]struct{}
 

@@ -138,10 +138,10 @@ func (s *Side) otherNode(of, pod *reachability.Subject) *reachability.Subject {
 
 // declared returns the ports that a subject declares in the second cluster state, or else in the first.
 func (s *Side) declared(e *reachability.Subject) []npc.NamedPort {
-	if ports := s.states[1].DeclaredPorts(e.Pod); len(ports) > 0 {
+	if ports := cluster.DeclaredPorts(s.states[1], e.Pod); len(ports) > 0 {
 		return ports
 	}
-	return s.states[0].DeclaredPorts(e.Pod)
+	return cluster.DeclaredPorts(s.states[0], e.Pod)
 }
 
 func (s *Side) endText(e *reachability.Subject) string {

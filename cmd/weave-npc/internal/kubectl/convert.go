@@ -22,9 +22,8 @@ func convertCommand() *cobra.Command {
 		Use:   "convert -f FILE",
 		Short: "Convert AdminNetworkPolicies and BaselineAdminNetworkPolicies to ClusterNetworkPolicies",
 		Long: "Convert AdminNetworkPolicies and BaselineAdminNetworkPolicies to ClusterNetworkPolicies.\n\n" +
-			"They allow and deny the same, in tier Admin with the same priority, or in tier Baseline with the last one.\n" +
-			"A policy that cannot be converted exactly is an error, and then nothing is written. Other objects are left\n" +
-			"out. Nothing is applied.",
+			"Those of tier Admin keep their priority, that of tier Baseline gets the last one. What cannot be converted\n" +
+			"exactly is an error, and nothing is written.",
 		Example: "  kubectl get adminnetworkpolicies,baselineadminnetworkpolicies -o yaml | " +
 			"weave-npc convert -f - > policies.yaml",
 		Args: cobra.NoArgs,

@@ -22,7 +22,7 @@ type ManifestsFlags struct {
 func (m *ManifestsFlags) Register(f *pflag.FlagSet, usage string) {
 	f.StringVarP(m.Path, "manifests", "f", "", usage)
 	cli.File(f, "manifests")
-	f.VarP(kustomizeFlag{m}, "kustomize", "k", "directory of a kustomization to build and read, as --manifests")
+	f.VarP(kustomizeFlag{m}, "kustomize", "k", "directory of a kustomization to build and read")
 	cli.Directory(f, "kustomize")
 }
 
