@@ -233,7 +233,7 @@ func (w *pathWalk) item(item *yaml.Node, isLocal bool) error {
 	var inline yaml.Node
 	if strings.Contains(item.Value, "\n") {
 		if yaml.Unmarshal([]byte(item.Value), &inline) != nil {
-			return nil
+			return nil //nolint:nilerr // kustomize reports it
 		}
 		return (&pathWalk{k: w.k, path: w.path, seen: map[*yaml.Node]bool{}, line: line}).walk(&inline)
 	}
