@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -87,7 +88,7 @@ func (s *scene) read() (all []Connection) {
 
 func (s *scene) probe(from *lab.Host, p lab.Packet, want lab.Verdict) {
 	s.Helper()
-	p.Timeout = 500 * time.Millisecond
+	p.Timeout = await.Scaled(500 * time.Millisecond)
 	if got, err := from.Probe(s.Context(), p); err != nil || got != want {
 		s.Fatalf("%s %s/%d: %v, %v, want %v", p.To, p.Proto, p.Port, got, err, want)
 	}
