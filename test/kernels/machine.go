@@ -55,6 +55,7 @@ func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (end,
 	defer ram.Close()
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
+	var said, status, console bytes.Buffer
 	files, err := share(ctx)
 	if err != nil {
 		return end{}, fmt.Errorf("sharing the root file system: %w", err)
@@ -63,7 +64,6 @@ func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (end,
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", h.arguments(k)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.ExtraFiles = []*os.File{ram, files}
-	var said, status, console bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	var readers sync.WaitGroup
 	for _, to := range []io.Writer{out, &status, &console} {
@@ -111,12 +111,11 @@ func share(ctx context.Context) (*os.File, error) {
 mount -o remount,bind,ro /
 exec /usr/lib/qemu/virtiofsd --fd=3 --thread-pool-size=0 -f -o sandbox=chroot,source=/,cache=always,log_level=err`)
 	cmd.ExtraFiles = []*os.File{connect}
-	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Unshareflags: unix.CLONE_NEWNS}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() { _ = cmd.Wait() }() // if it ends early, so does the machine
+	go func() { _ = cmd.Wait() }() // if it ends early, the machine has no root file system, and its console shows that
 	conn, err := net.DialUnix("unix", nil, listener.Addr().(*net.UnixAddr))
 	if err != nil {
 		return nil, err

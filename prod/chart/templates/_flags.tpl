@@ -79,10 +79,23 @@ relay-jitter relay-token routing-namespaces staged staged-manifests terminate-ma
   {{- if not (has $host (list "" "0.0.0.0" "::")) -}}{{- $host -}}{{- end -}}
 {{- end }}
 
+{{- /* What the containers on nodes may do. */ -}}
+{{- define "weave-npc.confined" -}}
+runAsUser: 0
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  add: [NET_ADMIN, NET_RAW]
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
   {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
-      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "dashboard" "dashboardLabels"
+      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "checkNodes" "dashboard" "dashboardLabels"
       "readers" "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" "relay" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
   {{- include "weave-npc.check" (dict "in" "image." "map" .Values.image "known" (list "repository" "tag" "pullPolicy")) -}}
