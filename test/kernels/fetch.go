@@ -83,8 +83,8 @@ func imagePackage(ctx context.Context, name string) (string, error) {
 	if ok {
 		flavour += "-"
 	}
-	for _, meta := range []string{"linux-image-" + series + "-" + flavour + "amd64", "linux-image-" + flavour + "amd64"} {
-		about, err := exec.CommandContext(ctx, "apt-cache", "show", "--no-all-versions", meta).Output()
+	for _, of := range []string{series + "-" + flavour, flavour} {
+		about, err := exec.CommandContext(ctx, "apt-cache", "show", "--no-all-versions", "linux-image-"+of+"amd64").Output()
 		if err != nil {
 			continue // there is none
 		}

@@ -26,7 +26,8 @@ func TestImageOf(t *testing.T) {
 Version: 6.1.172-1
 Depends: linux-base (>= 4.3), linux-image-6.1.0-56-amd64 (= 6.1.172-1)
 `
-	for series, want := range map[string]string{"6.1": "linux-image-6.1.0-56-amd64", "6.12": "", "6": "linux-image-6.1.0-56-amd64"} {
+	const image = "linux-image-6.1.0-56-amd64"
+	for series, want := range map[string]string{"6.1": image, "6.12": "", "6": image} {
 		if got := imageOf(about, series); got != want {
 			t.Errorf("%s: %q", series, got)
 		}
@@ -39,7 +40,8 @@ func TestArchive(t *testing.T) {
 	a.add("init", 0o100755, []byte("program"))
 	a.add("d", 0o040755, nil)
 	text := string(a.bytes())
-	for content, at := range map[string]int{"070701": 0, "init\x00": 110, "program\x00": 116, "TRAILER!!!\x00": 124 + 112 + 110} {
+	for content, at := range map[string]int{"070701": 0, "init\x00": 110, "program\x00": 116,
+		"TRAILER!!!\x00": 124 + 112 + 110} {
 		if got := strings.Index(text, content); got != at || len(text)%4 != 0 {
 			t.Errorf("%q is at %d of %d, not %d", content, got, len(text), at)
 		}

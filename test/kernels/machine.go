@@ -115,7 +115,7 @@ exec /usr/lib/qemu/virtiofsd --fd=3 --thread-pool-size=0 -f -o sandbox=chroot,so
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() { _ = cmd.Wait() }() // if it ends early, the machine has no root file system, and its console shows that
+	go func() { _ = cmd.Wait() }() // if it ends early, the machine's console shows that it has no root file system
 	conn, err := net.DialUnix("unix", nil, listener.Addr().(*net.UnixAddr))
 	if err != nil {
 		return nil, err
@@ -127,17 +127,19 @@ exec /usr/lib/qemu/virtiofsd --fd=3 --thread-pool-size=0 -f -o sandbox=chroot,so
 // arguments returns those of qemu. The initial RAM disk, the root file system, the output, the status and the console
 // are descriptors from 3.
 func (h host) arguments(k kernel) []string {
-	accelerator, cpu := "kvm", "host"
+	processor := []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(processors())}
 	if h.simulated != "" {
-		accelerator, cpu = "tcg", "max,-la57,-pku" // without what is slow to simulate
+		// The clock counts instructions, of two nanoseconds each: no timeout ends earlier if this machine is busy. The
+		// model is without what is slow to simulate.
+		processor = []string{"-accel", "tcg", "-cpu", "max,-la57,-pku", "-icount", "shift=1", "-rtc", "clock=vm"}
 	}
-	args := []string{"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
-		"-machine", "q35,memory-backend=memory,accel=" + accelerator, "-cpu", cpu, "-smp", strconv.Itoa(processors()), "-m", memory,
+	args := append(processor, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
+		"-machine", "q35,memory-backend=memory", "-m", memory,
 		"-object", "memory-backend-memfd,share=on,id=memory,size=" + memory,
 		"-kernel", k.image(), "-initrd", "/dev/fd/3",
 		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on no_timer_check net.ifnames=0",
 		"-chardev", "socket,id=files,fd=4", "-device", "vhost-user-fs-pci,queue-size=1024,chardev=files,tag=root",
-		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-serial", "file:/dev/fd/7"}
+		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-serial", "file:/dev/fd/7")
 	for fd, port := range []string{"out", "status"} {
 		args = append(args, "-chardev", fmt.Sprintf("file,id=%s,path=/dev/fd/%d", port, 5+fd),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", port, port))

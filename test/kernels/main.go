@@ -79,7 +79,7 @@ func run() (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	if h.simulated != "" {
-		fmt.Fprintf(os.Stderr, "kernels: %s: the processor is simulated, which takes ten times as long\n", h.simulated)
+		fmt.Fprintf(os.Stderr, "kernels: %s: the processor is simulated, which takes many times as long\n", h.simulated)
 	}
 	if o.tests {
 		return h.test(ctx, o)

@@ -300,8 +300,8 @@ func checkJob(t *testing.T, job *batchv1.Job, ds *appsv1.DaemonSet, node string,
 		Volumes  []corev1.Volume
 	}
 	const served = "weave-npc-run"
-	want := part{own.Image, own.SecurityContext, slices.DeleteFunc(own.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == served }),
-		slices.DeleteFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == served })}
+	want := part{own.Image, own.SecurityContext, slices.DeleteFunc(slices.Clone(own.VolumeMounts), func(m corev1.VolumeMount) bool { return m.Name == served }),
+		slices.DeleteFunc(slices.Clone(ds.Spec.Template.Spec.Volumes), func(v corev1.Volume) bool { return v.Name == served })}
 	if d := cmp.Diff(want, part{c.Image, c.SecurityContext, c.VolumeMounts, pod.Volumes}); d != "" {
 		t.Errorf("it runs otherwise than weave-npc (-weave-npc +Job):\n%s", d)
 	}

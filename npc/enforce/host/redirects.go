@@ -39,11 +39,10 @@ func (r Redirects) String() string {
 func FollowRedirects(ctx context.Context, log *slog.Logger) error {
 	before := ""
 	for {
-		now := ""
-		if found, err := FindRedirects(); err != nil {
+		found, err := FindRedirects()
+		now := found.String()
+		if err != nil {
 			now = "it is not known whether packets pass FORWARD: " + err.Error()
-		} else {
-			now = found.String()
 		}
 		if now != "" && now != before {
 			log.Warn(now)

@@ -1,4 +1,5 @@
-// Package kernel has weave-npc enforce policies where the kernel has what few kernels have: SCTP sockets and flow tables.
+// Package kernel has weave-npc enforce policies where the kernel has what few kernels have: SCTP sockets, and flow
+// tables.
 package kernel
 
 import (

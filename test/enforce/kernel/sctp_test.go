@@ -91,9 +91,10 @@ func associate(t *testing.T, h *lab.Host, port uint16) {
 
 // says reports whether a message over a new association is answered within a time.
 func says(from *lab.Host, to netip.Addr, port uint16, within time.Duration) (bool, error) {
-	family, address := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte(to.AsSlice()[:4]), Port: int(port)})
-	if to.Is6() {
-		family, address = unix.AF_INET6, &unix.SockaddrInet6{Addr: to.As16(), Port: int(port)}
+	family := unix.AF_INET6
+	var address unix.Sockaddr = &unix.SockaddrInet6{Addr: to.As16(), Port: int(port)}
+	if to.Is4() {
+		family, address = unix.AF_INET, &unix.SockaddrInet4{Addr: to.As4(), Port: int(port)}
 	}
 	var fd int
 	err := from.Do(func() (err error) {
@@ -155,8 +156,8 @@ func expectAssociations(t *testing.T, w *e2e.Cluster, port uint16, allowed func(
 	}
 }
 
-// TestS41_Associations has real associations meet what the specs of Kubernetes for SCTP ask for (Feature:SCTPConnectivity),
-// and a policy for SCTP leave TCP alone.
+// TestS41_Associations has real associations meet what the specs of Kubernetes for SCTP ask for
+// (Feature:SCTPConnectivity), and a policy for one protocol leave the other alone.
 func TestS41_Associations(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, state := sctpCluster(t, backend)
