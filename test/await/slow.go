@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// SlowVariable is the environment variable with the factor of all timeouts of tests: 10 where the processor is
-// simulated, as make kernels sets it.
+// SlowVariable is the environment variable with the factor of all timeouts of tests, for slow machines.
 const SlowVariable = "WEAVE_NPC_TEST_SLOW"
 
 var factor = readFactor()

@@ -53,13 +53,12 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
 	code, err := execute(j, out)
 	if err != nil {
 		fmt.Fprintln(out, "kernels:", err)
 		code = 127
 	}
-	_, err = fmt.Fprintln(status, code, time.Since(start).Milliseconds())
+	_, err = fmt.Fprintln(status, code)
 	return err
 }
 

@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,30 +27,24 @@ type job struct {
 	Load    []string // files of modules to load first
 }
 
-// end is how a command ended.
-type end struct {
-	status int
-	took   time.Duration // without the start of the machine
-}
-
 // memory is what a machine has. What its programs write is in it, and only what is used is taken.
 const memory = "4G"
 
-// boot runs a command under a kernel and writes what it prints. Everything goes through descriptors, so that nothing
+// boot runs a command under a kernel, writes what it prints and returns its status. Everything goes through descriptors, so that nothing
 // is left if this process is killed.
-func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (end, error) {
+func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (int, error) {
 	k, err := h.kernel(ctx, name)
 	if err != nil {
-		return end{}, err
+		return 0, err
 	}
 	j.Modules = k.modules()
 	content, err := initrd(k, j)
 	if err != nil {
-		return end{}, err
+		return 0, err
 	}
 	ram, err := inMemory(content)
 	if err != nil {
-		return end{}, err
+		return 0, err
 	}
 	defer ram.Close()
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
@@ -58,7 +52,7 @@ func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (end,
 	var said, status, console bytes.Buffer
 	files, err := share(ctx)
 	if err != nil {
-		return end{}, fmt.Errorf("sharing the root file system: %w", err)
+		return 0, fmt.Errorf("sharing the root file system: %w", err)
 	}
 	defer files.Close()
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", h.arguments(k)...)
@@ -69,7 +63,7 @@ func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (end,
 	for _, to := range []io.Writer{out, &status, &console} {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return end{}, err
+			return 0, err
 		}
 		defer r.Close()
 		defer w.Close()
@@ -77,21 +71,19 @@ func (h host) boot(ctx context.Context, name string, j job, out io.Writer) (end,
 		readers.Go(func() { _, _ = io.Copy(to, r) }) // what is missing shows in the status
 	}
 	if err := cmd.Start(); err != nil {
-		return end{}, err
+		return 0, err
 	}
 	for _, w := range cmd.ExtraFiles {
 		w.Close()
 	}
 	err = cmd.Wait()
 	readers.Wait()
-	var e end
-	var milliseconds int64
-	if _, scan := fmt.Sscan(status.String(), &e.status, &milliseconds); scan != nil {
-		return e, fmt.Errorf("kernel %s did not run the command to its end: %w\n%s%s", k.version,
+	code, unended := strconv.Atoi(strings.TrimSpace(status.String()))
+	if unended != nil {
+		return 0, fmt.Errorf("kernel %s did not run the command to its end: %w\n%s%s", k.version,
 			errors.Join(context.Cause(ctx), err), said.Bytes(), lastOf(console.Bytes()))
 	}
-	e.took = time.Duration(milliseconds) * time.Millisecond
-	return e, nil
+	return code, nil
 }
 
 // share has a process serve the root file system, read-only, to who is connected to the descriptor, until that is
@@ -135,7 +127,7 @@ func (h host) arguments(k kernel) []string {
 	}
 	args := append(processor, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
 		"-machine", "q35,memory-backend=memory", "-m", memory,
-		"-object", "memory-backend-memfd,share=on,id=memory,size=" + memory,
+		"-object", "memory-backend-memfd,share=on,id=memory,size="+memory,
 		"-kernel", k.image(), "-initrd", "/dev/fd/3",
 		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on no_timer_check net.ifnames=0",
 		"-chardev", "socket,id=files,fd=4", "-device", "vhost-user-fs-pci,queue-size=1024,chardev=files,tag=root",

@@ -92,8 +92,7 @@ func run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	end, err := h.boot(ctx, o.kernel, job{Command: flag.Args(), Dir: dir, Env: os.Environ()}, os.Stdout)
-	return end.status, err
+	return h.boot(ctx, o.kernel, job{Command: flag.Args(), Dir: dir, Env: os.Environ()}, os.Stdout)
 }
 
 // host is the machine that this program runs on.
