@@ -119,7 +119,8 @@ exec /usr/lib/qemu/virtiofsd --fd=3 --thread-pool-size=0 -f -o sandbox=chroot,so
 // arguments returns those of qemu. The initial RAM disk, the root file system, the output, the status and the console
 // are descriptors from 3.
 func (h host) arguments(k kernel) []string {
-	processor := []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(processors())}
+	// Nested KVM on AMD offers arch-capabilities, and refuses them.
+	processor := []string{"-accel", "kvm", "-cpu", "host,-arch-capabilities", "-smp", strconv.Itoa(processors())}
 	if h.simulated != "" {
 		// The clock counts instructions, of two nanoseconds each: no timeout ends earlier if this machine is busy. The
 		// model is without what is slow to simulate.

@@ -115,15 +115,35 @@ func says(from *lab.Host, to netip.Addr, port uint16, within time.Duration) (boo
 	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
 		return false, err
 	}
-	if _, err := c.WriteString("hello"); err != nil {
-		return false, err
-	}
 	answer := make([]byte, 16)
-	n, err := c.Read(answer)
+	n := 0
+	if err = associated(c); err == nil {
+		if _, err = c.WriteString("hello"); err == nil {
+			n, err = c.Read(answer)
+		}
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false, nil
 	}
 	return string(answer[:n]) == "hello", err
+}
+
+// associated waits until an association that was begun is there.
+func associated(c *os.File) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		if code, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); err != nil || code != 0 {
+			failed = errors.Join(err, unix.Errno(code))
+			return true
+		}
+		_, failed = unix.Getpeername(int(fd))
+		return !errors.Is(failed, unix.ENOTCONN)
+	})
+	return errors.Join(err, failed)
 }
 
 // expectAssociations checks, for all pairs of the pods and both families, which associations come about at a port.
