@@ -115,7 +115,7 @@ func enterRoot() error {
 	return os.Chdir("/")
 }
 
-// furnish mounts what programs expect, and loads what test/setup loads.
+// furnish mounts what programs expect, and loads what a node has.
 func furnish(modules string) error {
 	err := mount(
 		mounted{"proc", "/proc", "proc", ""}, mounted{"sysfs", "/sys", "sysfs", ""},
@@ -137,7 +137,7 @@ func furnish(modules string) error {
 		return fmt.Errorf("mounting the modules: %w", err)
 	}
 	const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	for _, words := range []string{"modprobe -a br_netfilter tun", "ip link set lo up", "hostname machine"} {
+	for _, words := range []string{"modprobe -a br_netfilter nf_conntrack tun", "ip link set lo up", "hostname machine"} {
 		cmd := exec.Command("/bin/sh", "-c", words)
 		cmd.Env = []string{path}
 		if said, err := cmd.CombinedOutput(); err != nil {

@@ -126,13 +126,14 @@ func (h host) arguments(k kernel) []string {
 		// model is without what is slow to simulate.
 		processor = []string{"-accel", "tcg", "-cpu", "max,-la57,-pku", "-icount", "shift=1", "-rtc", "clock=vm"}
 	}
-	args := append(processor, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
+	args := []string{"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-nic", "none",
 		"-machine", "q35,memory-backend=memory", "-m", memory,
-		"-object", "memory-backend-memfd,share=on,id=memory,size="+memory,
+		"-object", "memory-backend-memfd,share=on,id=memory,size=" + memory,
 		"-kernel", k.image(), "-initrd", "/dev/fd/3",
 		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on no_timer_check net.ifnames=0",
 		"-chardev", "socket,id=files,fd=4", "-device", "vhost-user-fs-pci,queue-size=1024,chardev=files,tag=root",
-		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-serial", "file:/dev/fd/7")
+		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-serial", "file:/dev/fd/7"}
+	args = append(args, processor...)
 	for fd, port := range []string{"out", "status"} {
 		args = append(args, "-chardev", fmt.Sprintf("file,id=%s,path=/dev/fd/%d", port, 5+fd),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", port, port))

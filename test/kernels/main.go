@@ -1,4 +1,4 @@
-// Package main runs commands, and the tests of this repository, under Debian's kernels in virtual machines.
+// Command kernels runs commands, and the tests of this repository, under Debian's kernels in virtual machines.
 //
 //	kernels [-kernel 6.12] COMMAND...               runs a command as root, and ends with its status
 //	kernels -tests [-kernels "6.1 6.12"] [...]      runs suites of tests, and prints a table (make kernels)

@@ -59,7 +59,7 @@ func TestIPVSDestination(t *testing.T) {
 // TestIPVSOfTheKernel has the kernel list services as TestIPVSDestination expects.
 func TestIPVSOfTheKernel(t *testing.T) {
 	ipvsadm := func(args string) error {
-		said, err := exec.CommandContext(t.Context(), "ipvsadm", strings.Fields(args)...).CombinedOutput()
+		said, err := exec.Command("ipvsadm", strings.Fields(args)...).CombinedOutput()
 		return errors.Wrapf(err, "ipvsadm %s: %s", args, said)
 	}
 	if err := ipvsadm("-A -t 10.0.0.1:6443"); err != nil {

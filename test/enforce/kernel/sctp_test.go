@@ -192,13 +192,13 @@ func TestS41_Associations(t *testing.T) {
 			{"default deny of ingress", `{podSelector: {}, policyTypes: [Ingress]}`, 80,
 				func(_, to string) bool { return to[0] != 'x' }, "-*>xa,xb"},
 			{"based on ports", `{podSelector: {matchLabels: {pod: a}}, policyTypes: [Ingress], ingress: [{` +
-				`from: [{namespaceSelector: {matchLabels: {name: y}}}], ports: [{protocol: SCTP, port: 81}]}]}`, 81,
+				`from: [{namespaceSelector: {matchLabels: {name: "y"}}}], ports: [{protocol: SCTP, port: 81}]}]}`, 81,
 				func(from, to string) bool { return to != "x/xa" || from[0] == 'y' }, "-*>xa"},
 			{"based on ports, another one", `{podSelector: {matchLabels: {pod: a}}, policyTypes: [Ingress], ingress: [{` +
-				`from: [{namespaceSelector: {matchLabels: {name: y}}}], ports: [{protocol: SCTP, port: 81}]}]}`, 80,
+				`from: [{namespaceSelector: {matchLabels: {name: "y"}}}], ports: [{protocol: SCTP, port: 81}]}]}`, 80,
 				func(_, to string) bool { return to != "x/xa" }, "-*>xa"},
 			{"based on a pod of another namespace", `{podSelector: {matchLabels: {pod: a}}, policyTypes: [Ingress], ` +
-				`ingress: [{from: [{namespaceSelector: {matchLabels: {name: y}}, podSelector: {matchLabels: {pod: a}}}]}]}`,
+				`ingress: [{from: [{namespaceSelector: {matchLabels: {name: "y"}}, podSelector: {matchLabels: {pod: a}}}]}]}`,
 				80, func(from, to string) bool { return to != "x/xa" || from == "y/ya" }, "-*>xa +ya>xa"},
 			{"TCP alone", `{podSelector: {matchLabels: {pod: a}}, policyTypes: [Ingress], ingress: [{ports: [{port: 80}]}]}`,
 				80, func(_, to string) bool { return to != "x/xa" }, ""},
