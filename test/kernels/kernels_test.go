@@ -65,6 +65,9 @@ FAIL
 }
 
 func TestBackends(t *testing.T) {
+	if got := atAnyDepth("nft"); !strings.HasPrefix(got, "/(^|_)nft$|//(^|_)nft$|") {
+		t.Errorf("tests of nft are %s", got)
+	}
 	both := []string{"nft", "legacy"}
 	if got := backendsOf("ipset", both); !slices.Equal(got, []string{"-"}) {
 		t.Errorf("ipset runs with %q", got)

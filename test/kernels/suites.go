@@ -143,11 +143,11 @@ func (h host) suite(ctx context.Context, name, backend, folder, only string) (ro
 	return r, nil
 }
 
-// atAnyDepth returns the pattern of tests one of whose names, below the first, is that one.
+// atAnyDepth returns the pattern of tests one of whose names, below the first, is that one or ends in it as a word.
 func atAnyDepth(name string) string {
 	var all []string
 	for depth := 1; depth <= 4; depth++ {
-		all = append(all, strings.Repeat("/", depth)+"^"+name+"$")
+		all = append(all, strings.Repeat("/", depth)+"(^|_)"+name+"$")
 	}
 	return strings.Join(all, "|")
 }
