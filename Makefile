@@ -49,6 +49,11 @@ race: ## run the tests of what is concurrent with the race detector (RACE=./... 
 nightly: ## run what takes hours: all tests with the race detector, random checks, kills, mutants, soak
 	@.ci/nightly
 
+kernels: ## run SUITES (folders; all whose tests ask the kernel) under Debian's KERNELS ("6.1 6.12", 6.12-cloud), with BACKENDS ("nft legacy"), in virtual machines; RUN=RE as go test
+	test/setup kernels
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/kernels ./test/kernels
+	$(BIN)/kernels -tests $(if $(KERNELS),-kernels '$(KERNELS)') $(if $(BACKENDS),-backends '$(BACKENDS)') $(if $(SUITES),-suites '$(SUITES)') $(if $(RUN),-run '$(RUN)')
+
 portable: ## vet the commands that also run on macOS and Windows, amd64 and arm64, and link their tests (TARGETS=darwin/arm64)
 	test/portable/check $(TARGETS)
 
@@ -153,4 +158,4 @@ vuln: ## check the dependencies against Go's vulnerability database (needs netwo
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo unit test race nightly portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean
+.PHONY: help build demo unit test race nightly kernels portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean

@@ -192,6 +192,9 @@ func (e *encoder) element(kind OpKind, el *Element, line uint32) {
 		}
 	}
 	if kind != Delete {
+		if el.Timeout > 0 {
+			e.u32(nl.IPSET_ATTR_TIMEOUT, el.Timeout)
+		}
 		if el.NoMatch {
 			e.u32(nl.IPSET_ATTR_CADT_FLAGS, nl.IPSET_FLAG_NOMATCH)
 		}

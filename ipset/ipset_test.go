@@ -236,6 +236,9 @@ func TestOpString(t *testing.T) {
 			"create x hash:ip family inet maxelem 4294967295 comment"},
 		{"create with size", Op{Create, Set{Name: "x", Type: HashNet, Family: IPv6, Size: 5}, nil},
 			"create x hash:net family inet6 maxelem 5 comment"},
+		{"add with timeout", Op{Add, Set{Name: "x"}, []Element{
+			{Net(cidr("10.0.0.0/8")), Attr{NoMatch: true, Comment: "c", Timeout: 30}}}},
+			"add x 10.0.0.0/8 timeout 30 nomatch comment \"c\""},
 		{"create with timeout", Op{Create, Set{Name: "x", Type: HashNet, Family: IPv4, Timeout: 5}, nil},
 			"create x hash:net family inet maxelem 4294967295 timeout 5 comment"},
 		{"create list", Op{Create, Set{Name: "x", Type: ListSet}, nil}, "create x list:set size 65535 comment"},
@@ -643,6 +646,9 @@ func TestElementsExpire(t *testing.T) {
 	if got.Set != set || got.Mismatch(set) != "" {
 		t.Errorf("header %+v, want %+v", got.Header, set)
 	}
+	for i := range got.Members {
+		got.Members[i].Timeout = 0 // what is left depends on the moment
+	}
 	wantElements(t, got.Members, create.Elements[:1])
 	apply(t, c, Op{Kind: Create, Set: set})
 	other := set
@@ -677,4 +683,93 @@ func TestOtherOptionsShow(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+}
+
+// withTimeout returns an address with attributes.
+func withTimeout(address, comment string, seconds uint32) Element {
+	return Element{Addr(ip(address)), Attr{Comment: comment, Timeout: seconds}}
+}
+
+// remaining returns the comments of a set's elements, and what is left of their timeouts.
+func remaining(t testing.TB, c *Conn, name string) (comments map[string]string, seconds map[string]uint32) {
+	t.Helper()
+	comments, seconds = map[string]string{}, map[string]uint32{}
+	for _, e := range get(t, c, name).Members {
+		comments[e.Entry.String()], seconds[e.Entry.String()] = e.Comment, e.Timeout
+	}
+	return comments, seconds
+}
+
+// about reports whether a timeout is what is left of another one, on a machine that was busy for at most a minute.
+func about(got, want uint32) bool { return got <= want && got+60 > want }
+
+func TestElementsHaveTimeoutsOfTheirOwn(t *testing.T) {
+	c := open(t)
+	set := Set{Name: "x", Type: HashIP, Family: IPv4, Timeout: 600}
+	apply(t, c, Op{Kind: Create, Set: set, Elements: []Element{
+		withTimeout("10.0.0.1", "first", 3000), withTimeout("10.0.0.2", "", 0)}})
+	apply(t, c, Op{Kind: Add, Set: set, Elements: []Element{withTimeout("10.0.0.3", "last", 2147483)}})
+	comments, left := remaining(t, c, "x")
+	if len(left) != 3 || !about(left["10.0.0.1"], 3000) || !about(left["10.0.0.2"], 600) ||
+		!about(left["10.0.0.3"], 2147483) || comments["10.0.0.1"] != "first" || comments["10.0.0.3"] != "last" {
+		t.Errorf("the kernel lists %v, %v", left, comments)
+	}
+}
+
+// TestAddReplacesTimeouts: a shorter one too. Callers keep the longest.
+func TestAddReplacesTimeouts(t *testing.T) {
+	c := open(t)
+	set := Set{Name: "x", Type: HashIP, Family: IPv6, Timeout: 600}
+	apply(t, c, Op{Kind: Create, Set: set})
+	for _, seconds := range []uint32{300, 4000, 4, 0} {
+		apply(t, c, Op{Kind: Add, Set: set, Elements: []Element{withTimeout("fd00::1", "a", seconds)}})
+		want := seconds
+		if seconds == 0 {
+			want = set.Timeout
+		}
+		if _, left := remaining(t, c, "x"); len(left) > 1 || !about(left["fd00::1"], want) {
+			t.Errorf("after %d s: %v", seconds, left)
+		}
+	}
+}
+
+// TestTimeoutsPrintAsIpsetDoes, in the same order: a listing can be restored.
+func TestTimeoutsPrintAsIpsetDoes(t *testing.T) {
+	c := open(t)
+	elements := map[Type]Element{
+		HashIP:     withTimeout("10.0.0.1", "a b", 90000),
+		HashNet:    {Net(cidr("10.0.0.0/8")), Attr{Comment: "c", NoMatch: true, Timeout: 90000}},
+		HashIPPort: {AddrPort(ip("10.0.0.1"), 17, 53), Attr{Comment: "d", Timeout: 90000}},
+	}
+	for typ, e := range elements {
+		op := Op{Kind: Create, Set: Set{Name: "x", Type: typ, Family: IPv4, Timeout: 5}, Elements: []Element{e}}
+		command(t, op.String()+"\n", "restore", "-exist")
+		for range 10 { // the second may end between the two
+			want := strings.TrimSpace(command(t, "", "save", "x"))
+			got := "add x " + get(t, c, "x").Members[0].String()
+			if want = want[strings.Index(want, "\n")+1:]; got == want {
+				break
+			} else if word := strings.Fields(want); !slices.Contains(word, "timeout") || len(word) != len(strings.Fields(got)) {
+				t.Errorf("prints as %s, not %s", got, want)
+				break
+			}
+		}
+		apply(t, c, Op{Kind: Destroy, Set: op.Set})
+	}
+}
+
+func TestInvalidTimeouts(t *testing.T) {
+	c := open(t)
+	expiring := Set{Name: "x", Type: HashIP, Family: IPv4, Timeout: 5}
+	lasting := Set{Name: "y", Type: HashIP, Family: IPv4}
+	apply(t, c, Op{Kind: Create, Set: expiring}, Op{Kind: Create, Set: lasting})
+	for _, op := range []Op{
+		{Kind: Add, Set: expiring, Elements: []Element{withTimeout("10.0.0.1", "", 2147484)}},
+		{Kind: Add, Set: lasting, Elements: []Element{withTimeout("10.0.0.1", "", 1)}},
+	} {
+		if err := c.Apply([]Op{op}); err == nil || !strings.Contains(err.Error(), "timeout") {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	apply(t, c, Op{Kind: Delete, Set: lasting, Elements: []Element{withTimeout("10.0.0.1", "", 1)}})
 }

@@ -189,6 +189,8 @@ func (e *Element) parse(data []byte) error {
 			e.NoMatch = a.u32()&nl.IPSET_FLAG_NOMATCH != 0
 		case nl.IPSET_ATTR_NAME:
 			e.Set = string(a.text())
+		case nl.IPSET_ATTR_TIMEOUT:
+			e.Timeout = a.u32()
 		case nl.IPSET_ATTR_COMMENT:
 			e.Comment = string(a.text())
 		}

@@ -45,6 +45,7 @@ const (
 const (
 	maxName     = 31
 	maxComment  = 255
+	maxTimeout  = math.MaxInt32 / 1000 // the kernel counts milliseconds
 	maxElements = math.MaxUint32
 	maxMembers  = 65535 // a network namespace holds at most 65,534 sets
 )
@@ -168,6 +169,9 @@ func protocol(number uint8) (string, bool) {
 type Attr struct {
 	Comment string // at most 255 bytes, without NUL
 	NoMatch bool   // hash:net: an exception from a larger network of the set
+	// Timeout is the number of seconds after which the element expires, at most 2,147,483, in a set with a timeout; 0 for
+	// the set's. In listings it is what is left of it, and 0 if the element never expires.
+	Timeout uint32
 }
 
 // Element is one element of a set.
@@ -179,6 +183,9 @@ type Element struct {
 // String returns the element as `ipset save` prints it.
 func (e Element) String() string {
 	text := e.Entry.String()
+	if e.Timeout > 0 {
+		text += " timeout " + strconv.FormatUint(uint64(e.Timeout), 10)
+	}
 	if e.NoMatch {
 		text += " nomatch"
 	}
@@ -229,8 +236,8 @@ const (
 	// existing set differs in type, family, size or options, the error is ErrExists, and Elements may have been added
 	// to the existing set.
 	Create OpKind = iota + 1
-	// Add adds Elements. It replaces the comment and nomatch of elements that are in the set already, and starts their
-	// timeout again.
+	// Add adds Elements. It replaces the comment and nomatch of elements that are in the set already, and their timeout,
+	// which starts again and may end earlier than before.
 	Add
 	// Delete removes Elements, by their Entry. An element that is not in the set is no error.
 	Delete

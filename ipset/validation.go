@@ -46,6 +46,10 @@ func (e *Element) check(kind OpKind, set Set) error {
 		return nil
 	case e.NoMatch && set.Type != HashNet:
 		return errors.Errorf("%s does not support nomatch", set.Type)
+	case e.Timeout > 0 && (set.Timeout == 0 || set.Type == ListSet):
+		return errors.New("the set has no timeout")
+	case e.Timeout > maxTimeout:
+		return errors.Errorf("timeout of %d s is longer than %d s", e.Timeout, maxTimeout)
 	case len(e.Comment) > maxComment:
 		return errors.Errorf("comment of %d bytes is longer than %d", len(e.Comment), maxComment)
 	case strings.ContainsRune(e.Comment, 0):

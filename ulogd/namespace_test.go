@@ -23,7 +23,7 @@ import (
 const testMark = 2003132790
 
 // timeout is how long a test waits for what must happen before it gives up: longer than a busy machine needs.
-const timeout = 2 * time.Minute
+var timeout = await.Scaled(2 * time.Minute)
 
 func testTiming() timing {
 	p := defaultTiming()

@@ -181,6 +181,9 @@ func TestS102_StagedPoliciesAreAskedAbout(t *testing.T) { checkTranscript(t, "te
 
 func TestReplay(t *testing.T) { checkTranscript(t, "testdata/replay.txt") }
 
+// TestConvert converts policies of the kinds that came before ClusterNetworkPolicy, and refuses those that it cannot.
+func TestConvert(t *testing.T) { checkTranscript(t, "testdata/convert.txt") }
+
 func TestPropose(t *testing.T) { checkTranscript(t, "testdata/propose.txt") }
 
 // TestProposalsPassReplay proposes policies, and replays the recording against them.

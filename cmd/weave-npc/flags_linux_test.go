@@ -51,7 +51,7 @@ type sharedTable struct {
 
 var shared = []sharedTable{
 	{"The cluster", "explain", []string{"kubeconfig", "context", "use-legacy-netpol", "staged"}},
-	{"Manifests", "explain", []string{"manifests", "namespace", "staged-group"}},
+	{"Manifests", "explain", []string{"manifests", "kustomize", "namespace", "staged-group"}},
 	{"The node", "explain", []string{"node-name", "iptables-backend", "max-list-size"}},
 	{"Reachability", "who-can-reach", []string{"all", "port", "pods"}},
 	{"Output", "who-can-reach", []string{"output"}},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/iptables/ports"
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // wire has links of a node to pods in another network namespace, and counts what passes the tables.
@@ -135,7 +136,7 @@ func (w *wire) passes(family, name string, frame []byte) int {
 			w.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(await.Scaled(5 * time.Second)); ; time.Sleep(time.Millisecond) {
 		now := w.counted(family)
 		if now["seen"]-before["seen"] == rounds {
 			return now["passed"] - before["passed"]

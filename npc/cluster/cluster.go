@@ -37,8 +37,9 @@ type Cluster struct {
 
 	mu         sync.Mutex // guards the fields below
 	namespaces map[string]npc.Namespace
-	pods       map[string]*npc.Pod // namespace/name -> pod
-	policies   map[string]*Policy  // namespace/name -> policy
+	pods       map[string]*npc.Pod        // namespace/name -> pod
+	declared   map[string][]npc.NamedPort // namespace/name of a pod -> ports
+	policies   map[string]*Policy         // namespace/name -> policy
 	// clusterPolicies holds name -> policy.
 	clusterPolicies map[string]*policy.Cluster
 	// nodeAddrs holds the addresses of the nodes whose addresses are all known. booted holds the known times when nodes
@@ -47,13 +48,14 @@ type Cluster struct {
 	booted     map[string]time.Time
 	nodes      map[string]npc.Node // as policies name them as peers
 	unreadable npc.Unreadable
+	learned    map[netip.Addr][]string
 	view       *View // of the objects; nil since they last changed
 }
 
 // New returns a cluster without objects.
 func New() *Cluster {
 	return &Cluster{namespaces: map[string]npc.Namespace{}, pods: map[string]*npc.Pod{}, policies: map[string]*Policy{},
-		clusterPolicies: map[string]*policy.Cluster{}, nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{},
+		declared: map[string][]npc.NamedPort{}, clusterPolicies: map[string]*policy.Cluster{}, nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{},
 		nodes: map[string]npc.Node{}}
 }
 
@@ -63,8 +65,16 @@ func (c *Cluster) Clone() *Cluster {
 	defer c.mu.Unlock()
 	return &Cluster{LegacyNetpol: c.LegacyNetpol,
 		namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
+		declared:        maps.Clone(c.declared),
 		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs),
-		booted: maps.Clone(c.booted), nodes: maps.Clone(c.nodes), unreadable: c.unreadable}
+		booted: maps.Clone(c.booted), nodes: maps.Clone(c.nodes), unreadable: c.unreadable, learned: c.learned}
+}
+
+// SetLearned sets the domain names that a node learned for addresses. It must not be changed afterwards.
+func (c *Cluster) SetLearned(names map[netip.Addr][]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.learned, c.view = names, nil
 }
 
 // View returns what the cluster holds now. The view does not change with the cluster.
@@ -78,7 +88,8 @@ func (c *Cluster) View() *View {
 }
 
 func newView(c *Cluster) *View {
-	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable,
+	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable, Learned: c.learned,
+		declared:   maps.Clone(c.declared),
 		Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
 		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},
 		choosing:        map[*npc.Pod][]*policy.Cluster{},
@@ -126,6 +137,13 @@ func (c *Cluster) DeleteNamespace(name string, uid types.UID) {
 
 // SetPod adds or replaces a pod.
 func (c *Cluster) SetPod(p npc.Pod) { c.change(func() { c.pods[key(p.Namespace, p.Name)] = &p }) }
+
+// SetDeclaredPorts sets all ports that a pod declares, also those without a name, which decide nothing.
+func (c *Cluster) SetDeclaredPorts(namespace, name string, ports []npc.NamedPort) {
+	if len(ports) > 0 {
+		c.change(func() { c.declared[key(namespace, name)] = ports })
+	}
+}
 
 // DeletePod removes a pod.
 func (c *Cluster) DeletePod(namespace, name string, uid types.UID) {

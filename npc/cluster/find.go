@@ -159,7 +159,10 @@ func noPod(v *View, text string) error {
 	if len(named) > 0 {
 		intended = "; did you mean " + named[0] + "?"
 	}
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if kind, workload, three := strings.Cut(name, "/"); three && namespace != "" && workload != "" {
+		return noWorkload(v, namespace, npc.Workload{Kind: kind, Name: workload})
+	}
+	if !ok || namespace == "" || name == "" {
 		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s",
 			text, cmp.Or(intended, "; "+forms))
 	}
@@ -176,6 +179,21 @@ func noPod(v *View, text string) error {
 		}
 	})
 	return errors.Errorf("there is no pod %s%s", text, cmp.Or(near, intended))
+}
+
+// noWorkload returns the error for a workload without pods, with a suggestion if there is one.
+func noWorkload(v *View, namespace string, w npc.Workload) error {
+	if err := v.CheckNamespace(namespace); err != nil {
+		return err
+	}
+	near := spelling.DidYouMean(w.String(), func(yield func(string) bool) {
+		for _, p := range v.Pods {
+			if p.Namespace == namespace && p.Workload != nil && !p.Finished && !yield(p.Workload.String()) {
+				return
+			}
+		}
+	})
+	return errors.Errorf("there is no pod of %s %s/%s%s", w.Kind, namespace, w.Name, near)
 }
 
 // knownNamespaces returns the namespaces that exist or have objects in them.

@@ -53,8 +53,8 @@ func TestFindsWorkloadsAndPodsThatCannotBeRead(t *testing.T) {
 	v := c.View()
 	for text, want := range map[string]string{
 		"shop/Deployment/web": "shop/web-1", "shop/Pod/alone": "shop/alone", "pay/db": "pay/db",
-		"shop/Deployment/none": "is neither an address nor a pod", "shop/none": "there is no pod shop/none",
-		"pay/": "is neither an address nor a pod", "/db": "is neither an address nor a pod", "pay/Deployment/web": "is neither an address nor a pod",
+		"shop/Deployment/none": "there is no pod of Deployment shop/none", "shop/none": "there is no pod shop/none",
+		"pay/": "is neither an address nor a pod", "/db": "is neither an address nor a pod", "pay/Deployment/web": "there is no namespace pay",
 	} {
 		ends, err := v.Find(text)
 		switch {

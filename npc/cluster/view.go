@@ -23,8 +23,11 @@ type View struct {
 	Policies   []*Policy           // ordered by namespace/name
 	// ClusterPolicies are in the order of evaluation: by tier, priority and name. Those that decide nothing come last.
 	ClusterPolicies []*policy.Cluster
+	// Learned holds the domain names that a node learned for an address; nil if that is not known.
+	Learned map[netip.Addr][]string
 
-	byNamespace map[string][]*Policy // namespace -> its policies, in order
+	declared    map[string][]npc.NamedPort // namespace/name of a pod -> ports
+	byNamespace map[string][]*Policy       // namespace -> its policies, in order
 	claims      map[netip.Addr][]*npc.Pod
 	stale       map[netip.Addr][]*npc.Pod // address -> pods whose status has it from before a restart
 	nodeAddrs   map[string]addrSet        // node -> all its addresses, if they are known
@@ -37,6 +40,9 @@ type View struct {
 	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order; filled on demand
 	choosing  map[*npc.Pod][]*policy.Cluster
 }
+
+// DeclaredPorts returns all ports that a pod declares, as a snapshot has them; a daemon does not keep them.
+func DeclaredPorts(v *View, pod string) []npc.NamedPort { return v.declared[pod] }
 
 type addrSet map[netip.Addr]struct{}
 
@@ -55,7 +61,7 @@ type Policy struct {
 // Assume returns a view with some more namespaces, and with these pods instead of those that are there. Its policies
 // and Nodes are the same.
 func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
-	w := &View{LegacyNetpol: v.LegacyNetpol, Namespaces: v.Namespaces,
+	w := &View{LegacyNetpol: v.LegacyNetpol, Learned: v.Learned, Namespaces: v.Namespaces,
 		Pods: make(map[string]*npc.Pod, len(pods)), Policies: v.Policies,
 		ClusterPolicies: v.ClusterPolicies, byNamespace: v.byNamespace, nodeAddrs: v.nodeAddrs, nodesAt: v.nodesAt,
 		selecting: map[*npc.Pod][]*Policy{}, choosing: map[*npc.Pod][]*policy.Cluster{}}

@@ -52,8 +52,8 @@ const (
 // errInterrupted is the error of a listing that is incomplete because the table changed.
 var errInterrupted = errors.New("the table was changed while it was listed")
 
-// ErrMalformed is the error of a message from the kernel that cannot be read.
-var ErrMalformed = errors.New("the kernel sent a malformed message")
+// errMalformed is the error of a message from the kernel that cannot be read.
+var errMalformed = errors.New("the kernel sent a malformed message")
 
 // conn is a netlink socket in the network namespace of the thread that opened it.
 type conn struct {
@@ -119,7 +119,7 @@ type answer struct {
 // code returns the error in an error message, or nil for an acknowledgement.
 func (a answer) code() error {
 	if len(a.body) < 4 {
-		return ErrMalformed
+		return errMalformed
 	}
 	if code := int32(binary.NativeEndian.Uint32(a.body)); code != 0 {
 		return unix.Errno(-code)
@@ -130,11 +130,11 @@ func (a answer) code() error {
 // split splits the first message off a datagram.
 func split(b []byte) (first answer, rest []byte, err error) {
 	if len(b) < headerLen {
-		return answer{}, nil, ErrMalformed
+		return answer{}, nil, errMalformed
 	}
 	size := int(binary.NativeEndian.Uint32(b))
 	if size < headerLen || size > len(b) {
-		return answer{}, nil, ErrMalformed
+		return answer{}, nil, errMalformed
 	}
 	first = answer{kind: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]),
 		seq: binary.NativeEndian.Uint32(b[8:]), body: b[headerLen:size]}
@@ -216,7 +216,7 @@ func (c *conn) get(family uint8, attrs []byte, handle func(attrs []byte)) error 
 		case a.kind == unix.NLMSG_ERROR:
 			return true, a.code()
 		case len(a.body) < nfgenLen:
-			return true, ErrMalformed
+			return true, errMalformed
 		}
 		handle(a.body[nfgenLen:])
 		return true, nil
@@ -242,7 +242,7 @@ func (c *conn) list(family uint8, filter []byte, handle func(attrs []byte) error
 		case a.kind == unix.NLMSG_ERROR:
 			return true, a.code()
 		case len(a.body) < nfgenLen:
-			return true, ErrMalformed
+			return true, errMalformed
 		}
 		interrupted = interrupted || a.flags&unix.NLM_F_DUMP_INTR != 0
 		return false, handle(a.body[nfgenLen:])

@@ -8,7 +8,7 @@
 //
 //	Table.Entries ──▶ Table.Terminate ──▶ Table.Marked ──▶ Table.Restore
 //
-//	Subscribe ──▶ Subscription.Next      (one datagram after the other, for package events)
+//	subscribe ──▶ subscription ──▶ EventReader.Run      (new connections whose first packet was accepted)
 //
 // It knows nothing about pods or policies, and imports no other package of this module.
 package conntrack

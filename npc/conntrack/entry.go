@@ -56,11 +56,11 @@ func (e *Entry) Offloaded() bool { return e.status&(statusOffload|statusHardware
 // replied reports whether both ends have sent packets.
 func (e *Entry) replied() bool { return e.status&statusReplied != 0 }
 
-// Expected reports whether a helper of the kernel expected the connection, such as a transfer of FTP.
-func (e *Entry) Expected() bool { return e.status&statusExpected != 0 }
+// expected reports whether a helper of the kernel expected the connection, such as a transfer of FTP.
+func (e *Entry) expected() bool { return e.status&statusExpected != 0 }
 
-// SYNSent reports whether the kernel has seen the SYN of a TCP connection and nothing else.
-func (e *Entry) SYNSent() bool { return e.state == stateSYNSent }
+// synSent reports whether the kernel has seen the SYN of a TCP connection and nothing else.
+func (e *Entry) synSent() bool { return e.state == stateSYNSent }
 
 // readEntry reads a connection with its names.
 //

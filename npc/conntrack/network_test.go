@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
@@ -220,9 +221,9 @@ func (n *network) speak(from, to net.Conn, heard bool) error {
 	if _, err := from.Write(word); err != nil && heard {
 		n.t.Fatal(err)
 	}
-	wait := 300 * time.Millisecond
+	wait := await.Scaled(300 * time.Millisecond)
 	if heard {
-		wait = 5 * time.Second
+		wait = await.Scaled(5 * time.Second)
 	}
 	n.must(to.SetReadDeadline(time.Now().Add(wait)))
 	got := make([]byte, 2*len(word))

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Subscription receives the kernel's events of connections, in the network namespace of the thread that opened it. One
+// subscription receives the kernel's events of connections, in the network namespace of the thread that opened it. One
 // goroutine at a time may use it.
-type Subscription struct {
+type subscription struct {
 	conn  *conn
 	rest  []byte // of the datagram that was read last
 	drops uint32 // the kernel's count when it was last asked
 }
 
-// Subscribe subscribes to a group of events, such as unix.NFNLGRP_CONNTRACK_NEW. The kernel queues size bytes of them.
-func Subscribe(group, size int) (*Subscription, error) {
+// subscribe subscribes to a group of events, such as unix.NFNLGRP_CONNTRACK_NEW. The kernel queues size bytes of them.
+func subscribe(group, size int) (*subscription, error) {
 	c, err := dial(unix.SOCK_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func Subscribe(group, size int) (*Subscription, error) {
 		c.close()
 		return nil, err
 	}
-	return &Subscription{conn: c}, nil
+	return &subscription{conn: c}, nil
 }
 
 // join joins a group after it has made the queue large.
@@ -43,12 +43,12 @@ func (c *conn) join(group, size int) error {
 	return errors.Wrapf(err, "joining netlink group %d", group)
 }
 
-// Close ends the subscription.
-func (s *Subscription) Close() { s.conn.close() }
+// close ends the subscription.
+func (s *subscription) close() { s.conn.close() }
 
-// Next returns the entry of the next event, without Name and Master, or false if there is none now. An event that cannot
-// be read is the error ErrMalformed, after which there may be others.
-func (s *Subscription) Next() (e Entry, ok bool, err error) {
+// next returns the entry of the next event, without Name and Master, or false if there is none now. An event that cannot
+// be read is the error errMalformed, after which there may be others.
+func (s *subscription) next() (e Entry, ok bool, err error) {
 	if len(s.rest) == 0 {
 		if s.rest, err = s.conn.read(); err != nil || s.rest == nil {
 			return Entry{}, false, err
@@ -62,13 +62,13 @@ func (s *Subscription) Next() (e Entry, ok bool, err error) {
 		e.read(a.body[nfgenLen:])
 	}
 	if !e.Source.IsValid() || !e.Destination.IsValid() {
-		return Entry{}, false, ErrMalformed
+		return Entry{}, false, errMalformed
 	}
 	return e, true, nil
 }
 
-// Dropped returns how many datagrams the kernel dropped since the last call. Its count wraps at 2^32.
-func (s *Subscription) Dropped() (uint64, error) {
+// dropped returns how many datagrams the kernel dropped since the last call. Its count wraps at 2^32.
+func (s *subscription) dropped() (uint64, error) {
 	var info [unix.SK_MEMINFO_VARS]uint32
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.conn.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,

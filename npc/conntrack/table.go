@@ -175,9 +175,9 @@ func (t *Table) flush() error {
 	return err
 }
 
-// Replied calls handle with the connections of both families that both ends have sent packets of, without Name and
-// Master. What comes and goes meanwhile may be missing.
-func Replied(handle func(Entry)) error {
+// Replied calls handle with the connections of both families that both ends have sent packets of. What comes and goes
+// meanwhile may be missing. Zones other than the node's own are left out.
+func Replied(handle func(Opened)) error {
 	c, err := dial(0)
 	if err != nil {
 		return err
@@ -185,8 +185,8 @@ func Replied(handle func(Entry)) error {
 	defer c.close()
 	err = c.list(unix.AF_UNSPEC, nil, func(attrs []byte) error {
 		var e Entry
-		if e.read(attrs); e.replied() {
-			handle(e)
+		if e.read(attrs); e.replied() && e.Zone == 0 {
+			handle(connection(&e))
 		}
 		return nil
 	})

@@ -242,7 +242,7 @@ func TestMalformedMessages(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"too short": {8, 0}, "of no length": make([]byte, headerLen), "without ends": noEnds,
 	} {
-		if _, ok, err := (&Subscription{rest: b}).Next(); ok || !errors.Is(err, ErrMalformed) {
+		if _, ok, err := (&subscription{rest: b}).next(); ok || !errors.Is(err, errMalformed) {
 			t.Errorf("%s: an event: %v, %v", name, ok, err)
 		}
 	}
@@ -256,9 +256,9 @@ func FuzzNext(f *testing.F) {
 	f.Add([]byte{20, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0})
 	f.Add([]byte{40, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 20, 0, 1, 128, 12, 0, 1, 128, 8, 0, 1, 0, 10, 32, 1, 2, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, datagram []byte) {
-		s := &Subscription{rest: datagram}
+		s := &subscription{rest: datagram}
 		for len(s.rest) > 0 {
-			_, _, _ = s.Next()
+			_, _, _ = s.next()
 		}
 	})
 }

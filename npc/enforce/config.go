@@ -53,6 +53,10 @@ type Config struct {
 	// LateMark is, if changes end no connections, the bit of those that end because they began before their pod was
 	// known; 0 if none do.
 	LateMark uint32
+	// DNSQueue is the number of the queue for answers of resolvers with domain names that policies accept.
+	DNSQueue uint16
+	// DNSResolvers are resolvers whose answers count besides those of the cluster's own.
+	DNSResolvers []netip.AddrPort
 	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,7 +211,7 @@ func compileReadable(s *metav1.LabelSelector) (Selector, error) {
 func (p *Cluster) add(d npc.Direction, path, name string, action v1alpha2.ClusterNetworkPolicyRuleAction,
 	peers []v1alpha2.ClusterNetworkPolicyEgressPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol) {
 	r := ClusterRule{Name: name}
-	written, err := r.compile(d, action, peers, protocols)
+	written, err := r.compile(p.Tier, d, action, peers, protocols)
 	if err != nil {
 		err = errors.Wrap(err, path)
 		if p.Invalid == nil {
@@ -234,7 +235,7 @@ func failClosed(name string, action v1alpha2.ClusterNetworkPolicyRuleAction) (Cl
 
 // compile compiles a rule, and returns it as it is written.
 func (r *ClusterRule) compile(
-	d npc.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction,
+	t Tier, d npc.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction,
 	peers []v1alpha2.ClusterNetworkPolicyEgressPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol,
 ) (all Rule, err error) {
 	switch action {
@@ -251,6 +252,9 @@ func (r *ClusterRule) compile(
 	}
 	for i, peer := range peers {
 		compiled, err := compileClusterPeer(peer)
+		if err == nil && len(peer.DomainNames) > 0 && (t != Admin || r.Action != Accept) {
+			err = errors.New("domainNames: only rules of the Admin tier that accept may have them")
+		}
 		if err != nil {
 			return all, errors.Wrapf(err, "%s[%d]", peersField(d), i)
 		}
@@ -292,7 +296,7 @@ func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, e
 		}
 		return []Peer{{Nodes: &nodes}}, nil
 	case len(peer.DomainNames) > 0:
-		return nil, errors.New("peers by domainNames are not supported")
+		return compileNames(peer.DomainNames)
 	case len(peer.Networks) == 0:
 		return nil, errors.New("it is of no known kind")
 	}
@@ -303,6 +307,27 @@ func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, e
 			return nil, errors.Wrapf(err, "networks[%d]", i)
 		}
 		out = append(out, Peer{Block: &block})
+	}
+	return out, nil
+}
+
+// domainLabel is the pattern of a label of a domain name, as the resource definition asks for.
+var domainLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9_]*[a-z0-9])?$`)
+
+// compileNames compiles domain names, in which case is ignored. Names have at most 253 bytes and labels 63 (RFC 1035).
+func compileNames(names []v1alpha2.DomainName) (out []Peer, err error) {
+	for i, n := range names {
+		name := strings.ToLower(string(n))
+		name = strings.TrimSuffix(name, ".")
+		labels := strings.Split(strings.TrimPrefix(name, "*."), ".")
+		valid := len(name) <= 253 && len(labels) > 1
+		for _, l := range labels {
+			valid = valid && len(l) <= 63 && domainLabel.MatchString(l)
+		}
+		if !valid {
+			return nil, errors.Errorf("domainNames[%d]: %q is no domain name such as example.com or *.example.com", i, n)
+		}
+		out = append(out, Peer{Name: name})
 	}
 	return out, nil
 }

@@ -25,6 +25,8 @@ func (r ClusterRule) text() string {
 		switch {
 		case p.Block != nil:
 			peers = append(peers, fmt.Sprint(p.Block.Entries))
+		case p.Names != nil:
+			peers = append(peers, strings.Join(p.Names, "+"))
 		case p.Nodes != nil:
 			peers = append(peers, "nodes <"+p.Nodes.String()+">")
 		case p.Pods.String() == "":

@@ -20,7 +20,8 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 		{"a peer of no kind", `to: [{}]`, "to[0]: it is of no known kind"},
 		{"among others", `to: [{namespaces: {}}, {}, {networks: [10.0.0.0/8]}], protocols: [{tcp: {}}]`, "to[1]: it is of no known kind"},
 		{"empty networks", `to: [{networks: []}]`, "to[0]: it is of no known kind"},
-		{"domain names", `to: [{namespaces: {}}, {domainNames: [example.com]}]`, "to[1]: peers by domainNames are not supported"},
+		{"a name of one label", `to: [{namespaces: {}}, {domainNames: [example.com, com]}]`, `to[1]: domainNames[1]: "com" is no domain name`},
+		{"a wildcard inside", `to: [{domainNames: [a.*.com]}]`, `to[0]: domainNames[0]: "a.*.com" is no domain name`},
 		{"domain names and networks", `to: [{domainNames: [example.com], networks: [10.0.0.0/8]}]`, "to[0]: it is of several kinds"},
 		{"namespaces and pods", `to: [{namespaces: {}, pods: {podSelector: {}}}]`, "to[0]: it is of several kinds"},
 		{"pods and networks", `to: [{pods: {podSelector: {}}, networks: [10.0.0.0/8]}]`, "to[0]: it is of several kinds"},
@@ -83,6 +84,28 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDomainNames shows that rules of the Admin tier that accept may have domain names, which become one peer, and that
+// others fail closed (S89, S108).
+func TestDomainNames(t *testing.T) {
+	for _, c := range []struct{ tier, action, to, want string }{
+		{"Admin", "Accept", `{domainNames: [www.Example.com, "*.example.com"]}`, "Accept *.example.com+www.example.com by everything"},
+		{"Admin", "Accept", `{domainNames: [b.org]}, {nodes: {}}, {domainNames: [a.org., b.org]}`, "Accept nodes <>, a.org+b.org by everything"},
+		{"Admin", "Deny", `{domainNames: [b.org]}`, denyFails},
+		{"Admin", "Pass", `{domainNames: [b.org]}, {nodes: {}}`, denyFails},
+		{"Baseline", "Accept", `{domainNames: [b.org]}, {nodes: {}}`, openFails},
+		{"Baseline", "Deny", `{domainNames: [b.org]}`, denyFails},
+	} {
+		p := compiledCluster(t, `{tier: `+c.tier+`, subject: {namespaces: {}}, egress: [{action: `+c.action+`, to: [`+c.to+`]}]}`)
+		if got := p.Rules[npc.Egress][0].text(); got != c.want {
+			t.Errorf("%s %s to %s: the rule is %s, want %s", c.tier, c.action, c.to, got, c.want)
+		}
+		valid := c.want != denyFails && c.want != openFails
+		if !valid && !strings.Contains(fmt.Sprint(p.Invalid), "only rules of the Admin tier that accept") || valid && p.Invalid != nil {
+			t.Errorf("%s %s to %s: said %v", c.tier, c.action, c.to, p.Invalid)
+		}
 	}
 }
 

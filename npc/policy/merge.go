@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,11 +24,13 @@ type MergedRule struct {
 }
 
 // MergedPeer is either the pods or the nodes of one item of from or to, or all address blocks of the rule that are of
-// one family.
+// one family, or all its domain names.
 type MergedPeer struct {
 	Block *ipblock.Union
 	// Nodes is set for the addresses of nodes.
 	Nodes *Selector
+	// Names is set for the addresses of domain names: those of all items of the rule, sorted.
+	Names []string
 	// Namespace is the policy's own. It applies if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil where there is no namespaceSelector.
@@ -40,14 +43,18 @@ type MergedPeer struct {
 func (r Rule) merge() MergedRule {
 	m := MergedRule{AnyPeer: len(r.Peers) == 0, AnyPort: len(r.Ports) == 0, Ports: mergePorts(r.Ports)}
 	var blocks [len(npc.Families)][]ipblock.Block
+	var names []string
 	for _, p := range r.Peers {
-		if p.Block != nil {
+		switch {
+		case p.Block != nil:
 			f := npc.FamilyOf(p.Block.CIDR.Addr())
 			blocks[f] = append(blocks[f], *p.Block)
 			continue
-		}
-		if p.Nodes != nil {
+		case p.Nodes != nil:
 			m.Peers = append(m.Peers, MergedPeer{Nodes: p.Nodes})
+			continue
+		case p.Name != "":
+			names = append(names, p.Name)
 			continue
 		}
 		merged := MergedPeer{Namespace: p.Namespace, Namespaces: p.Namespaces}
@@ -62,6 +69,10 @@ func (r Rule) merge() MergedRule {
 		if len(of) > 0 {
 			m.Peers = append(m.Peers, MergedPeer{Block: ipblock.Of(of)})
 		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		m.Peers = append(m.Peers, MergedPeer{Names: slices.Compact(names)})
 	}
 	return m
 }
@@ -84,6 +95,8 @@ func (p MergedPeer) key() []string {
 		return append([]string{"block"}, p.Block.Key()...)
 	case p.Nodes != nil:
 		return []string{"nodes", p.Nodes.String()}
+	case p.Names != nil:
+		return append([]string{"names"}, p.Names...)
 	case p.Namespaces == nil:
 		return []string{"pods", p.Namespace, p.Pods.String()}
 	}

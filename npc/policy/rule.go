@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"strings"
+
 	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -16,13 +18,16 @@ type Rule struct {
 	Action Action
 }
 
-// Peer is one item of from or to: a block, nodes, or pods by at least one selector. A peer of an unknown kind has none
+// Peer is one item of from or to: a block, nodes, a domain name, or pods by at least one selector. A peer of an unknown kind has none
 // of these and matches no pod.
 type Peer struct {
 	Block *ipblock.Block
 	// Nodes selects nodes: the peer is all addresses of them. Only egress rules of cluster network policies have such
 	// peers.
 	Nodes *Selector
+	// Name is a domain name, or *. and a domain for all names below it, in lower case: the peer is the addresses that a
+	// resolver gives for it. Only egress rules of the Admin tier that accept have such peers.
+	Name string
 	// Namespace is the policy's own. It applies if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil without a namespaceSelector, Pods without a podSelector. Nil Pods means all pods.
@@ -31,7 +36,13 @@ type Peer struct {
 
 // IsUnknown reports whether the peer is of an unknown kind.
 func (p Peer) IsUnknown() bool {
-	return p.Block == nil && p.Nodes == nil && p.Namespaces == nil && p.Pods == nil
+	return p.Block == nil && p.Nodes == nil && p.Name == "" && p.Namespaces == nil && p.Pods == nil
+}
+
+// HasName reports whether the peer is a domain name that stands for a given one, in lower case.
+func (p Peer) HasName(name string) bool {
+	below, wild := strings.CutPrefix(p.Name, "*")
+	return p.Name != "" && (name == p.Name || wild && strings.HasSuffix(name, below))
 }
 
 // peersField returns what the API calls the peers of a rule.

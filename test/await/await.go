@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-const (
-	// timeout is how long That waits: longer than a busy machine needs.
-	timeout = 2 * time.Minute
-	// between is the pause between two looks.
-	between = 5 * time.Millisecond
-)
+// between is the pause between two looks.
+const between = 5 * time.Millisecond
+
+// timeout is how long That waits: longer than a busy machine needs.
+var timeout = Scaled(2 * time.Minute)
 
 // That waits until ok returns true. What names it in the failure.
 func That(t testing.TB, what string, ok func() bool) {

@@ -134,6 +134,7 @@ func (l *Live) Copy(w *Cluster) {
 		for _, listing := range listings {
 			s := &simulate.Set{Set: listing.Set, Members: map[ipset.Entry]ipset.Attr{}}
 			for _, e := range listing.Members {
+				e.Timeout = 0 // it runs, and copies are compared
 				s.Members[e.Entry] = e.Attr
 			}
 			k.Sets[s.Name] = s

@@ -59,6 +59,7 @@ func readStrictly(t *testing.T, into any, path ...string) {
 func TestWorkflows(t *testing.T) {
 	runs := map[string][]string{
 		"ci.yaml":      {".ci/run", "make build", "make demo"},
+		"kernels.yaml": {"make kernels"},
 		"scans.yaml":   {"make vuln"},
 		"release.yaml": {"make release", "buildah manifest push", "cosign sign ", "cosign sign-blob", "actions/attest-build-provenance@"},
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // timeout is for probes that must arrive: shorter than the first retransmission of a SYN, which would hide a loss.
-const timeout = 900 * time.Millisecond
+var timeout = await.Scaled(900 * time.Millisecond)
 
 // newHarness returns a network with pods that serve: two on node1, and one on node2 unless there is but one node.
 func newHarness(t *testing.T, config Config) (*Network, []*Host) {
@@ -237,7 +239,7 @@ func TestRawPacketsArrive(t *testing.T) {
 	if err := web.SendIP(packet); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Scaled(10*time.Second))
 	defer cancel()
 	frame, err := capture.Await(ctx, func(f Frame) bool { return bytes.Contains(f.IP(), []byte("forged source")) })
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // Question asks which hosts of From reach which hosts of To.
@@ -142,7 +144,7 @@ func trimLines(s string) string {
 // matrix wanted, what is different, and what Config.Dump returns for every node.
 func (w *Network) Expect(ctx context.Context, q Question, want func(from, to *Host) bool, within time.Duration) error {
 	wanted := q.fill(want)
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(await.Scaled(within))
 	for matches := 0; ; {
 		seen, err := w.Matrix(ctx, q)
 		if err != nil {
@@ -184,7 +186,7 @@ func DumpFilter(n *Node) string {
 		{"ip6tables-legacy-save", "-c", "-t", "filter"},
 		{"ipset", "save"},
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Scaled(10*time.Second))
 		output, err := n.Command(ctx, args[0], args[1:]...).CombinedOutput()
 		cancel()
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // Verdict is what became of a probe.
@@ -46,7 +48,7 @@ func (v Verdict) String() string {
 func (v Verdict) Reached() bool { return v == Allowed || v == Refused }
 
 // DefaultTimeout is how long a probe waits for its answer.
-const DefaultTimeout = 250 * time.Millisecond
+var DefaultTimeout = await.Scaled(250 * time.Millisecond)
 
 // Packet describes what a probe sends.
 type Packet struct {

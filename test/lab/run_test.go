@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // childVariable makes this test binary a process that builds a network and waits to be killed.
@@ -118,7 +120,7 @@ func TestCleanupRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Another process's Cleanup may have been faster, and not be finished.
-	await(t, "the dead run to go", func() bool { return len(traces(t, c.run)) == 0 && !alive(c.pid) })
+	await.That(t, "the dead run to go", func() bool { return len(traces(t, c.run)) == 0 && !alive(c.pid) })
 	q := Question{From: hosts, To: hosts, Proto: "tcp", Port: 80, Family: 4}
 	if err := w.Expect(t.Context(), q, Everything, 10*time.Second); err != nil {
 		t.Errorf("the network of a run that lives: %v", err)
@@ -172,8 +174,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if left := traces(t, w.id); len(left) != 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	await(t, "processes to end", func() bool { return !alive(command.Process.Pid) && !alive(daemon) })
-	await(t, "threads to leave", func() bool { return !inhabited(t, namespaces) })
+	await.That(t, "processes to end", func() bool { return !alive(command.Process.Pid) && !alive(daemon) })
+	await.That(t, "threads to leave", func() bool { return !inhabited(t, namespaces) })
 	if _, err := node.AddPod("late/pod", PodConfig{}); err == nil || len(traces(t, w.id)) != 0 {
 		t.Errorf("a pod was added to a closed network: %q, %v", traces(t, w.id), err)
 	}
@@ -207,17 +209,6 @@ func inhabited(t *testing.T, namespaces []string) bool {
 		}
 	}
 	return false
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for range 500 {
-		if done() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("waited in vain for %s", what)
 }
 
 func TestDoIsInsideAndOnlyThere(t *testing.T) {

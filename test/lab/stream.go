@@ -10,6 +10,8 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // StreamFlow is a flow that a stream opens again and again, each time as a new connection: from a port, or with an
@@ -52,13 +54,16 @@ func (r *StreamResult) Add(other StreamResult) {
 	r.Wrong = append(r.Wrong, other.Wrong...)
 }
 
-const (
+var (
 	// streamAnswered is how long an answer may take on a busy machine.
-	streamAnswered = 5 * time.Second
+	streamAnswered = await.Scaled(5 * time.Second)
 	// streamDenied is how long an answer that must not come is waited for.
-	streamDenied = 200 * time.Millisecond
+	streamDenied = await.Scaled(200 * time.Millisecond)
 	// streamLate is how long a stream waits once more when this process may have been late itself.
-	streamLate = time.Second
+	streamLate = await.Scaled(time.Second)
+)
+
+const (
 	// streamDelay is the longest delay that is made up for, streamBurst the most flows that are opened at once to do
 	// so.
 	streamDelay = time.Second

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -169,6 +171,20 @@ maxUnavailable: 10%
 		t.Errorf("values (-want +got):\n%s", d)
 	}
 	checkConfined(t, pod, c)
+}
+
+// TestChartChecksNodes before an installation, with a Job for each.
+func TestChartChecksNodes(t *testing.T) {
+	all := charted(t, `{checkNodes: [a, b.example], flags: {iptables-backend: legacy}}`)
+	ds := decode[appsv1.DaemonSet](t, all, "DaemonSet weave-npc")
+	for i, node := range []string{"a", "b.example"} {
+		job := decode[batchv1.Job](t, all, fmt.Sprintf("Job weave-npc-check-node-%d", i))
+		checkJob(t, job, ds, node, "check-node", "--iptables-backend=legacy")
+		if job.Annotations["helm.sh/hook"] != "pre-install,pre-upgrade" || *job.Spec.BackoffLimit != 0 ||
+			job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+			t.Errorf("the Job is %v, of %v", job.Spec, job.Annotations)
+		}
+	}
 }
 
 // chartedContainer returns the container that the chart makes with the given flags.

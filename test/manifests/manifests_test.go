@@ -284,7 +284,13 @@ func TestCleanupIsAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := decode[batchv1.Job](t, objects{"cleanup": string(text)}, "cleanup")
-	ds := decode[appsv1.DaemonSet](t, kustomized(t, prod+"/base"), "DaemonSet weave-npc")
+	checkJob(t, job, decode[appsv1.DaemonSet](t, kustomized(t, prod+"/base"), "DaemonSet weave-npc"), "NODE", "cleanup")
+}
+
+// checkJob checks that a Job runs weave-npc on a node with arguments, with the rights of the DaemonSet's container and
+// no more.
+func checkJob(t *testing.T, job *batchv1.Job, ds *appsv1.DaemonSet, node string, args ...string) {
+	t.Helper()
 	pod, own := job.Spec.Template.Spec, container(t, ds.Spec.Template.Spec, "weave-npc")
 	c := container(t, pod, "weave-npc")
 	type part struct {
@@ -294,12 +300,12 @@ func TestCleanupIsAJob(t *testing.T) {
 		Volumes  []corev1.Volume
 	}
 	const served = "weave-npc-run"
-	want := part{own.Image, own.SecurityContext, slices.DeleteFunc(own.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == served }),
-		slices.DeleteFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == served })}
+	want := part{own.Image, own.SecurityContext, slices.DeleteFunc(slices.Clone(own.VolumeMounts), func(m corev1.VolumeMount) bool { return m.Name == served }),
+		slices.DeleteFunc(slices.Clone(ds.Spec.Template.Spec.Volumes), func(v corev1.Volume) bool { return v.Name == served })}
 	if d := cmp.Diff(want, part{c.Image, c.SecurityContext, c.VolumeMounts, pod.Volumes}); d != "" {
-		t.Errorf("it runs otherwise than weave-npc (-weave-npc +cleanup):\n%s", d)
+		t.Errorf("it runs otherwise than weave-npc (-weave-npc +Job):\n%s", d)
 	}
-	if !slices.Equal(c.Args, []string{"cleanup"}) || pod.NodeName != "NODE" || !pod.HostNetwork {
+	if !slices.Equal(c.Args, args) || pod.NodeName != node || !pod.HostNetwork {
 		t.Errorf("it runs %v on node %q, on the host's network: %t", c.Args, pod.NodeName, pod.HostNetwork)
 	}
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {

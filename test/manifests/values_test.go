@@ -72,7 +72,7 @@ func TestSchemaAccepts(t *testing.T) {
 		`{nodeSelector: {a: b, kubernetes.io/os: null}, tolerations: [{key: a, effect: NoSchedule}], priorityClassName: ""}`,
 		`{nodeSelector: null, tolerations: null, imagePullSecrets: null, resources: null, maxUnavailable: 10%, global: {a: 1}}`,
 		`{affinity: {nodeAffinity: {}}, podAnnotations: {a: b}, podLabels: null, serviceAccountAnnotations: {}, dashboard: true, dashboardLabels: {a: b}}`,
-		`{podMonitor: true, prometheusRule: true, monitorLabels: {release: prom}, cluster: eu-1, runbooks: "https://HOST/PATH/"}`,
+		`{podMonitor: true, prometheusRule: true, monitorLabels: {release: prom}, cluster: eu-1, checkNodes: [a], runbooks: "https://HOST/PATH/"}`,
 	}
 	for name, value := range flagDefaults(t) {
 		text, err := json.Marshal(map[string]any{"flags": map[string]any{name: value}})
@@ -122,6 +122,7 @@ func TestSchemaRefusesOtherTypes(t *testing.T) {
 		`resources: {limits: 1Gi}`:        "'/resources/limits': got string, want object",
 		`prometheusRule: 1`:               "'/prometheusRule': got number, want boolean",
 		`podLabels: {a: 1}`:               "'/podLabels/a': got number",
+		`checkNodes: a`:                   "'/checkNodes': got string, want array",
 		`affinity: [a]`:                   "'/affinity': got array, want object",
 	} {
 		if text, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {

@@ -51,7 +51,7 @@ func TestS89_FailClosed(t *testing.T) {
 		"a peer with two fields":         `to: [{namespaces: {}, nodes: {}}]`,
 		"a malformed network":            `to: [{networks: [10.0.0.0.0/8]}]`,
 		"a peer with unknown operator":   `to: [{namespaces: {matchExpressions: [{key: team, operator: Near}]}}]`,
-		"domain names":                   `to: [{domainNames: [example.com]}]`,
+		"domain names and networks":      `to: [{domainNames: [example.com], networks: [10.0.0.0/8]}]`,
 		"one unknown peer of two":        `to: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: none}}}}, {}]`,
 		"a protocol with no known field": `to: [{namespaces: {}}], protocols: [{tcp: {}}, {}]`,
 		"a protocol with two fields":     `to: [{namespaces: {}}], protocols: [{tcp: {}, udp: {}}]`,

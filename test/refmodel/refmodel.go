@@ -24,6 +24,8 @@ type State struct {
 	// node's.
 	ClusterPolicies []v1alpha2.ClusterNetworkPolicy
 	Nodes           []Node
+	// Names holds the addresses that answers of resolvers give at present: name in lower case -> addresses.
+	Names map[string][]netip.Addr
 }
 
 // Node is a node with all addresses that its status has.

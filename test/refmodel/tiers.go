@@ -15,6 +15,7 @@ import (
 
 // rule is an ingress or egress rule of a cluster policy. Peers for ingress are peers for egress that have fewer fields.
 type rule struct {
+	tier      v1alpha2.Tier
 	action    v1alpha2.ClusterNetworkPolicyRuleAction
 	peers     []v1alpha2.ClusterNetworkPolicyEgressPeer
 	protocols []v1alpha2.ClusterNetworkPolicyProtocol
@@ -75,7 +76,7 @@ func rules(s v1alpha2.ClusterNetworkPolicySpec, direction networkingv1.PolicyTyp
 	var all []rule
 	if direction == networkingv1.PolicyTypeEgress {
 		for _, r := range s.Egress {
-			all = append(all, rule{r.Action, r.To, r.Protocols})
+			all = append(all, rule{s.Tier, r.Action, r.To, r.Protocols})
 		}
 		return all
 	}
@@ -84,7 +85,7 @@ func rules(s v1alpha2.ClusterNetworkPolicySpec, direction networkingv1.PolicyTyp
 		for _, p := range r.From {
 			peers = append(peers, v1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: p.Namespaces, Pods: p.Pods})
 		}
-		all = append(all, rule{r.Action, peers, r.Protocols})
+		all = append(all, rule{s.Tier, r.Action, peers, r.Protocols})
 	}
 	return all
 }
@@ -102,8 +103,8 @@ func (w State) apply(r rule, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
 	return ""
 }
 
-// understood reports whether the API defines all of a rule, and we have what it asks for: we know no addresses of
-// domain names.
+// understood reports whether the API defines all of a rule, and we have what it asks for: only rules of the Admin tier
+// that accept may have domain names.
 func (r rule) understood() bool {
 	switch r.action {
 	case v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny,
@@ -112,7 +113,9 @@ func (r rule) understood() bool {
 		return false
 	}
 	for _, p := range r.peers {
-		if !peerUnderstood(p) {
+		named := len(p.DomainNames) > 0
+		if !peerUnderstood(p) || named && (r.tier != v1alpha2.AdminTier ||
+			r.action != v1alpha2.ClusterNetworkPolicyRuleActionAccept) {
 			return false
 		}
 	}
@@ -127,7 +130,7 @@ func (r rule) understood() bool {
 // peerUnderstood reports whether exactly one field of a peer is set, and can be read.
 func peerUnderstood(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool {
 	fields := count(p.Namespaces != nil, p.Pods != nil, p.Nodes != nil, len(p.Networks) > 0, len(p.DomainNames) > 0)
-	if fields != 1 || len(p.DomainNames) > 0 {
+	if fields != 1 {
 		return false
 	}
 	for _, cidr := range p.Networks {
@@ -166,13 +169,27 @@ func count(all ...bool) (n int) {
 	return n
 }
 
+// isNamed reports whether a resolver gave an address for one of the names of a peer.
+func (w State) isNamed(names []v1alpha2.DomainName, a netip.Addr) bool {
+	for given, addrs := range w.Names {
+		for _, n := range names {
+			name := strings.ToLower(strings.TrimSuffix(string(n), "."))
+			below, wild := strings.CutPrefix(name, "*")
+			if slices.Contains(addrs, a) && (given == name || wild && strings.HasSuffix(given, below)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (w State) matchesPeers(peers []v1alpha2.ClusterNetworkPolicyEgressPeer, e end) bool {
 	for _, p := range peers {
 		switch {
 		case p.Namespaces != nil && e.other != nil && w.inNamespaces(p.Namespaces, e.other),
 			p.Pods != nil && e.other != nil && w.isNamespacedPod(p.Pods, e.other),
 			p.Nodes != nil && w.isOneOfNodes(p.Nodes, e.addr),
-			inNetworks(p.Networks, e.addr):
+			inNetworks(p.Networks, e.addr), w.isNamed(p.DomainNames, e.addr):
 			return true
 		}
 	}

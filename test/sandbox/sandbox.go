@@ -110,3 +110,15 @@ func setUpLoopback() error {
 	}
 	return nil
 }
+
+// KernelsVariable is set where tests run for the kernel's sake, which then has to have what they need (make kernels).
+const KernelsVariable = "WEAVE_NPC_TEST_KERNELS"
+
+// Lacks ends a test that needs what few kernels have. It fails where tests run for the kernel's sake.
+func Lacks(t testing.TB, what string, why error) {
+	t.Helper()
+	if os.Getenv(KernelsVariable) != "" {
+		t.Fatalf("the kernel has no %s: %v", what, why)
+	}
+	t.Skipf("this kernel has no %s (%v): make kernels runs this under kernels that do", what, why)
+}

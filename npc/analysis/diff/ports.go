@@ -62,8 +62,13 @@ func (p Ports) complement() (rest Ports) {
 	return rest
 }
 
-// example returns one of the ports: of a well-known service, if there is one.
-func (p Ports) example() flow.Service {
+// example returns one of the ports: one that the destination declares, else that of a well-known service.
+func (p Ports) example(declared []npc.NamedPort) flow.Service {
+	for _, d := range declared {
+		if s := (flow.Service{Protocol: d.Protocol, Port: d.Port}); p.Has(s) {
+			return s
+		}
+	}
 	for _, want := range []uint16{80, 443, 0} {
 		for _, r := range p {
 			if r.Protocol == npc.TCP && (want == 0 || r.First <= want && want <= r.Last) {

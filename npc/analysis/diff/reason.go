@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/analysis/replay"
@@ -74,7 +75,7 @@ func (d Decision) String() string {
 func (s *Side) explain(g *Group, of *group) {
 	from, to := s.pair(of)
 	from, to = s.otherNode(from, to), s.otherNode(to, from)
-	g.Example = Example{From: s.endText(from), To: s.endText(to), Port: of.ports.example(),
+	g.Example = Example{From: s.endText(from), To: s.endText(to), Port: of.ports.example(s.declared(to)),
 		Only: of.pods+of.outside == 1 && of.ports.isOne()}
 	for _, is4 := range []bool{true, false} {
 		was, inFirst := s.verdict(0, from, to, g.Example.Port, is4)
@@ -133,6 +134,14 @@ func (s *Side) otherNode(of, pod *reachability.Subject) *reachability.Subject {
 		}
 	}
 	return of
+}
+
+// declared returns the ports that a subject declares in the second cluster state, or else in the first.
+func (s *Side) declared(e *reachability.Subject) []npc.NamedPort {
+	if ports := cluster.DeclaredPorts(s.states[1], e.Pod); len(ports) > 0 {
+		return ports
+	}
+	return cluster.DeclaredPorts(s.states[0], e.Pod)
 }
 
 func (s *Side) endText(e *reachability.Subject) string {

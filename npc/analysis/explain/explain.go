@@ -11,6 +11,9 @@
 package explain
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -98,9 +101,10 @@ func side(c *cluster.View, f flow.Flow, d npc.Direction) Side {
 		return s
 	}
 	s.ask(q)
-	if c.Unreadable.Any() {
+	names := q.names()
+	if c.Unreadable.Any() || len(names) > 0 {
 		s.Without = nil // what could not be read may decide that too
-		if why := q.open(); why != "" {
+		if why := q.open(names); why != "" {
 			s.leaveOpen(why)
 		}
 	}
@@ -235,8 +239,25 @@ func (q question) match(rule policy.Rule) (m matching) {
 // policy that may choose the pod, leave both what they say and what follows.
 type outcomes struct{ allows, denies bool }
 
-// open returns what could not be read and may decide; empty if the verdict is the same whatever that is.
-func (q question) open() string {
+// names returns the domain names that a rule accepts which applies to the pod, if the other end may have one of them:
+// it is an address of no pod.
+func (q question) names() (names []string) {
+	if q.peer.pod != nil || q.direction == npc.Ingress || q.Learned != nil {
+		return nil
+	}
+	for _, r := range q.Applied(q.own.pod, q.direction).Tiers[policy.Admin] {
+		for _, p := range r.Peers {
+			if p.Name != "" && !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	return names
+}
+
+// open returns what could not be read and may decide; empty if the verdict is the same whatever that is. The names are
+// those that may decide.
+func (q question) open(names []string) string {
 	pod := q.own.pod
 	conflict := q.own.Addr.IsValid() &&
 		(pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.ConflictingPods(q.own.Addr, pod)) > 0)
@@ -244,6 +265,9 @@ func (q question) open() string {
 		return ""
 	}
 	switch {
+	case !q.Unreadable.Any():
+		return "it may be an address of " + strings.Join(names, ", ") +
+			": only nodes know the addresses of domain names, from answers of resolvers"
 	case q.Unreadable.Policies.Lacks(pod.Namespace):
 		return "network policies of namespace " + pod.Namespace + " cannot be read: " + q.Unreadable.Policies.Reason
 	case q.peer.pod == nil && cluster.UnreadablePod(q.View, q.peer.End) != "":
@@ -291,7 +315,7 @@ func (q question) fit(rule policy.Rule) policy.Fit {
 		switch mismatch(q.View, p, q.peer) {
 		case fits:
 			peers = policy.Always
-		case namespaceUnreadable, podUnreadable:
+		case namespaceUnreadable, podUnreadable, nameUnknown:
 			peers = max(peers, policy.Maybe)
 		}
 	}

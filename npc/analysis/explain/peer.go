@@ -46,6 +46,10 @@ const (
 	// that the peer requires.
 	notANode   Mismatch = "not a node"
 	nodeLabels Mismatch = "node labels"
+	// nameUnknown: the peer is a domain name. Its addresses are those that resolvers give, and which a node has learned.
+	// notNamed: it is not among those that the node learned, or it is a pod's.
+	nameUnknown Mismatch = "domain name"
+	notNamed    Mismatch = "not named"
 	// unknownKind: the peer is of an unknown kind, which matches no pod.
 	unknownKind Mismatch = "unknown kind"
 )
@@ -58,12 +62,14 @@ func PeerFits(c *cluster.View, p policy.Peer, a netip.Addr, pod *npc.Pod) bool {
 func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	hidden := e.pod == nil && !e.Addr.IsValid() // a pod that could not be read, whose address is not known either
 	switch {
-	case hidden && (p.Block != nil || p.Nodes != nil):
+	case hidden && (p.Block != nil || p.Nodes != nil || p.Name != ""):
 		return podUnreadable
 	case p.Block != nil:
 		return blockMismatch(p, e.Addr)
 	case p.Nodes != nil:
 		return nodeMismatch(c.NodesAt(e.Addr), *p.Nodes)
+	case p.Name != "":
+		return nameMismatch(c, p, e)
 	case p.IsUnknown():
 		return unknownKind
 	case e.pod == nil:
@@ -79,6 +85,17 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 		return PodLabels
 	}
 	return found
+}
+
+// nameMismatch returns why an end has none of the addresses of a domain name.
+func nameMismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
+	switch {
+	case slices.ContainsFunc(c.Learned[e.Addr], p.HasName):
+		return fits
+	case c.Learned != nil || e.pod != nil:
+		return notNamed
+	}
+	return nameUnknown
 }
 
 // namespaceMismatch returns why a selector does not match a namespace.
@@ -159,6 +176,8 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 	switch r.Mismatch {
 	case unknownKind:
 		r.Of = ""
+	case nameUnknown, notNamed:
+		r.Wants = p.Name
 	case otherNamespace:
 		r.Wants, r.Has = p.Namespace, e.namespace()
 	case namespaceUnknown:
@@ -202,6 +221,10 @@ func (r PeerReason) String() string {
 		return "peer fits " + r.Of
 	case notAPod:
 		return fmt.Sprintf("peer wants pods, %s is none", r.Of)
+	case nameUnknown:
+		return fmt.Sprintf("not known: peer wants addresses of %s, which nodes learn", r.Wants)
+	case notNamed:
+		return fmt.Sprintf("peer wants addresses of %s, no answer gave %s", r.Wants, r.Of)
 	case notANode:
 		return fmt.Sprintf("peer wants nodes, %s is no address of one", r.Of)
 	case nodeLabels:

@@ -194,6 +194,8 @@ func peerText(p policy.Peer) string {
 		return "all nodes"
 	case p.Nodes != nil:
 		return "nodes with " + p.Nodes.String()
+	case p.Name != "":
+		return p.Name
 	case p.IsUnknown():
 		return "no pod"
 	}

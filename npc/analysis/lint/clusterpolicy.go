@@ -119,6 +119,8 @@ func (l *linter) checkTierPeers(p *tierPolicy, d npc.Direction, i int, field str
 		switch {
 		case to.Nodes != nil:
 			next()
+		case len(to.DomainNames) > 0:
+			at += len(to.DomainNames)
 		case len(to.Networks) > 0:
 			for n := range to.Networks {
 				l.checkBlock(p.subject(), fmt.Sprintf("%s.networks[%d]", field, n), *next().Block, nil)

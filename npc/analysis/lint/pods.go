@@ -157,7 +157,7 @@ func (l *pods) namespacesOf(name string, namespaces *policy.Selector) func(func(
 
 // peerGroups returns the groups that a peer matches by selectors.
 func (l *pods) peerGroups(p policy.Peer) []*group {
-	if p.Block != nil || p.Nodes != nil || p.IsUnknown() {
+	if p.Block != nil || p.Nodes != nil || p.Name != "" || p.IsUnknown() {
 		return nil
 	}
 	choose := policy.Selector{}

@@ -49,6 +49,8 @@ func (r *relation) peerWithin(a, b policy.Peer) bool {
 		return a.Block != nil && b.Block != nil && blockWithin(*a.Block, *b.Block)
 	case a.Nodes != nil || b.Nodes != nil:
 		return a.Nodes != nil && b.Nodes != nil && r.selectorWithin(a.Nodes, b.Nodes)
+	case a.Name != "" || b.Name != "":
+		return a.Name != "" && b.HasName(a.Name)
 	}
 	return r.namespacesWithin(a, b) && r.selectorWithin(a.Pods, b.Pods)
 }

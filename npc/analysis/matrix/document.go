@@ -59,9 +59,11 @@ type peer struct {
 	Block  string   `json:"b,omitempty"`
 	Except []string `json:"x,omitempty"`
 	// Nodes, Namespaces and Pods are selectors.
-	Nodes      *int `json:"o,omitempty"`
-	Namespaces *int `json:"s,omitempty"`
-	Pods       *int `json:"p,omitempty"`
+	Nodes *int `json:"o,omitempty"`
+	// Name is a domain name, which no address on the page is known to have.
+	Name       string `json:"d,omitempty"`
+	Namespaces *int   `json:"s,omitempty"`
+	Pods       *int   `json:"p,omitempty"`
 	// Own is the policy's namespace.
 	Own string `json:"n,omitempty"`
 }

@@ -70,6 +70,8 @@ func (w *writer) peer(p policy.Peer) (n int, err error) {
 		}
 	case p.Nodes != nil:
 		out.Nodes, err = w.selector(p.Nodes)
+	case p.Name != "":
+		out.Name = p.Name
 	case !p.IsUnknown():
 		if out.Namespaces, err = w.selector(p.Namespaces); err != nil {
 			return 0, err

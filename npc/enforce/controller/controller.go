@@ -26,6 +26,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/clusterpolicy"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
@@ -47,6 +48,9 @@ func New(config enforce.Config) *Controller {
 	s := newState(config)
 	return &Controller{wake: make(wake, 1), state: s, evaluator: newEvaluator(s)}
 }
+
+// NamesOf returns what the learner of domain names shares with a controller.
+func NamesOf(c *Controller) *domainnames.Names { return c.state.names }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.
 func (c *Controller) Wake() <-chan struct{} { return c.wake }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -16,7 +17,20 @@ type evaluator struct {
 	enforced sides
 	groups   groups
 	changes  uint64 // of what verdicts depend on
+	known    addresses
 }
+
+// addresses identifies those of Nodes and of domain names.
+type addresses struct {
+	index *index.Index
+	names *domainnames.Names
+}
+
+// IsNode implements verdict.Addresses.
+func (x *addresses) IsNode(a netip.Addr, s policy.Selector) bool { return x.index.IsNode(a, s) }
+
+// IsNamed implements verdict.Addresses.
+func (x *addresses) IsNamed(a netip.Addr, names []string) bool { return x.names.IsNamed(a, names) }
 
 // sides are what policies say of pods.
 type sides map[*index.Pod]*[len(npc.Directions)]verdict.Side
@@ -31,7 +45,7 @@ type hearing struct {
 }
 
 func newEvaluator(s *state) evaluator {
-	return evaluator{state: s, enforced: sides{}, groups: newGroups()}
+	return evaluator{state: s, enforced: sides{}, groups: newGroups(), known: addresses{s.index, s.names}}
 }
 
 // forget drops the cache.
@@ -66,7 +80,7 @@ func (l Lookup) DeniedBy(f verdict.Flow, d npc.Direction) string {
 	if own == nil {
 		return ""
 	}
-	decision, _ := q.Evaluate(j.index, j.side(own, d, nil), verdict.NoBound)
+	decision, _ := q.Evaluate(&j.known, j.side(own, d, nil), verdict.NoBound)
 	if by := decision.By; !decision.Allowed && by != nil {
 		return policy.DescribeRule(by.Tier, by.Policy, by.Number, j.tiers.RuleName(by.Policy, d, by.Number))
 	}
@@ -92,7 +106,7 @@ func (j *evaluator) hear(f verdict.Flow, w *group, most int) (h hearing) {
 		}
 		h.Evaluated = true
 		var decision verdict.Decision
-		if decision, most = q.Evaluate(j.index, j.side(own, d, w), most); most < 0 {
+		if decision, most = q.Evaluate(&j.known, j.side(own, d, w), most); most < 0 {
 			h.costly = own.Namespace
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/clusterpolicy"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/failclosed"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
@@ -32,6 +33,8 @@ type state struct {
 	isolation  *networkpolicy.Isolation
 	tiers      *clusterpolicy.Tiers
 	failClosed *failclosed.Filter
+	// names tells the learner of domain names what policies ask for, and has what it learned.
+	names *domainnames.Names
 	// editing decides which chains of ordered rules are edited in place.
 	editing iptables.Editing
 	synced  bool
@@ -46,17 +49,19 @@ type state struct {
 	uplinks []string
 	// activeTiers is what cluster network policies evaluate.
 	activeTiers rules.ActiveTiers
-	members     []index.Membership // memory to find a pod's memberships in
+	// named is set if the learner was given names.
+	named   bool
+	members []index.Membership // memory to find a pod's memberships in
 }
 
 func newState(config enforce.Config) *state {
-	s := &state{config: config, limits: cmp.Or(config.Budget, quota.Default()), now: time.Now,
+	s := &state{config: config, names: domainnames.NewNames(), limits: cmp.Or(config.Budget, quota.Default()), now: time.Now,
 		tables:  dataplane.NewTables(),
 		editing: iptables.DefaultEditing(naming.ScratchChain)}
 	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize},
 		s.tables)
 	s.isolation = s.newIsolation(networkpolicy.DefaultSharding())
-	s.tiers = clusterpolicy.New(s.index, s.tables, s.base())
+	s.tiers = clusterpolicy.New(s.index, s.tables, s.base(), config.DNSResolvers)
 	s.input.tables, s.policies = s.tables, policies{s.isolation, s.tiers, s.index.Addresses}
 	s.failClosed = failclosed.New(config, s.tables, s.index)
 	return s
@@ -81,7 +86,7 @@ func (s *state) base() *rules.Base {
 		Hooked: s.config.ForwardJump, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
 		Helpers: s.config.Helpers, NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal,
 		TerminateMark: rules.TerminateMark(s.config.TerminateMark), LateMark: rules.TerminateMark(s.config.LateMark),
-		ActiveTiers: s.activeTiers}
+		DNSQueue: s.config.DNSQueue, DNSResolvers: len(s.config.DNSResolvers) > 0, ActiveTiers: s.activeTiers}
 	if s.endsLate {
 		b.TerminateMark = b.LateMark
 	}
@@ -165,6 +170,10 @@ func (s *state) follow(change index.Change) {
 	}
 	s.isolation.Prune()
 	s.tiers.Prune()
+	if named := s.activeTiers.Names != ""; s.synced && (named || s.named) {
+		s.named = named
+		s.names.Follow(clusterpolicy.NamesOf(s.tiers))
+	}
 }
 
 // rebase has the base's chains jump to the tiers that have lists.

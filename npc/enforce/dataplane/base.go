@@ -12,28 +12,12 @@ import (
 // AddBase makes the chains desired that every node has. It returns the chains that dispatch to the rules of isolated
 // pods.
 func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
-	if b.Hooked {
-		if cs.jumps == nil {
-			cs.jumps = append([]*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through())},
-				jump.ToNode(b, cs.family.ip)...)
-		}
-		cs.jumps[0].Want(true)
-		cs.addFixed(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
-		cs.addFixed(naming.InputChain, "packets from local pods to this node", b.Input(cs.family.ip)...)
+	if b.Hooked && cs.jumps == nil {
+		cs.jumps = jump.Of(b, cs.family.ip)
 	}
-	cs.addFixed(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
-	cs.addFixed(naming.MainChain, "packets to local pods", b.ToPods(cs.family.ip)...)
-	cs.addFixed(naming.BroadcastChain, "broadcast that is dropped", b.Broadcast(cs.family.ip)...)
-	if b.TerminateMark != 0 {
-		cs.addFixed(naming.TerminateChain, "connections that were ended", rules.Terminate()...)
-	}
-	cs.addFixed(naming.EgressChain, "packets from local pods", b.FromPods(cs.family.ip)...)
-	cs.addFixed(naming.DefaultChain, "local pods that are not isolated, ingress", b.Default(cs.family.ip, npc.Ingress)...)
-	cs.addFixed(naming.EgressDefaultChain, "local pods that are not isolated, egress", b.Default(cs.family.ip, npc.Egress)...)
+	cs.SetBase(b)
 	for _, d := range npc.Directions {
-		cs.addFixed(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
-		roots[d] = cs.addFixed(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(),
-			b.Isolated(cs.family.ip, d)...)
+		roots[d] = cs.byName[naming.IsolatedChain(d)]
 		roots[d].lazy = true
 		drop := cs.addFixed(naming.DropChain(d), "report and drop, "+d.String(),
 			iptables.Rule{Target: "-j DROP", Comment: "blocked"})
@@ -54,26 +38,43 @@ func (cs *Chains) addFixed(name, about string, tail ...iptables.Rule) *Chain {
 	return c
 }
 
-// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or jump to tiers, and has
-// packets to the node itself evaluated if they are to be, and connections ended.
+// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge, jump to tiers or end
+// connections, or evaluate packets to the node itself, or hold answers of resolvers.
 func (cs *Chains) SetBase(b *rules.Base) {
+	f := cs.family.ip
 	for _, j := range cs.jumps {
-		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode() && j.LeadsTo() != naming.EgressChain &&
-			(b.TerminateMark != 0 || j.LeadsTo() != naming.TerminateChain))
+		j.Want(j.Serves(b))
 	}
+	cs.setDNS(b)
 	if b.TerminateMark != 0 {
 		cs.addFixed(naming.TerminateChain, "connections that were ended", rules.Terminate()...)
 	}
 	if b.Hooked {
-		cs.want(naming.ForwardChain).setTail(b.Forward(cs.family.ip))
-		cs.want(naming.InputChain).setTail(b.Input(cs.family.ip))
+		cs.addFixed(naming.ForwardChain, "what passes this node", b.Forward(f)...)
+		cs.addFixed(naming.InputChain, "packets from local pods to this node", b.Input(f)...)
 	}
-	cs.want(naming.MainChain).setTail(b.ToPods(cs.family.ip))
-	cs.want(naming.EgressChain).setTail(b.FromPods(cs.family.ip))
-	cs.want(naming.RepliesChain(npc.Egress)).setTail(b.Replies(cs.family.ip, npc.Egress))
-	cs.want(naming.IngressChain).setTail(b.Isolated(cs.family.ip, npc.Ingress))
+	cs.addFixed(naming.MainChain, "packets to local pods", b.ToPods(f)...)
+	cs.addFixed(naming.EgressChain, "packets from local pods", b.FromPods(f)...)
+	cs.addFixed(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
+	cs.addFixed(naming.BroadcastChain, "broadcast that is dropped", b.Broadcast(f)...)
 	for _, d := range npc.Directions {
-		cs.want(naming.NewChain(d)).setTail(b.Default(cs.family.ip, d))
+		cs.addFixed(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(f, d)...)
+		cs.addFixed(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(), b.Isolated(f, d)...)
+		cs.addFixed(naming.NewChain(d), "local pods that are not isolated, "+d.String(), b.Default(f, d)...)
+	}
+}
+
+// setDNS makes the chains desired that hold answers of resolvers, or no longer.
+func (cs *Chains) setDNS(b *rules.Base) {
+	if b.Names != "" {
+		cs.addFixed(naming.DNSChain, "answers of resolvers with names that policies accept", rules.DNS(b)...)
+		cs.addFixed(naming.DNSHoldChain, "answers that are held", rules.DNSHold(b, cs.family.ip)...)
+	} else {
+		for _, name := range [...]string{naming.DNSChain, naming.DNSHoldChain} {
+			if c := cs.byName[name]; c != nil && c.wanted {
+				c.Drop()
+			}
+		}
 	}
 }
 

@@ -63,12 +63,6 @@ func (c *Chain) Drop() {
 	c.touch()
 }
 
-// setTail replaces the rules at the chain's end.
-func (c *Chain) setTail(tail []iptables.Rule) {
-	c.tail = tail
-	c.touch()
-}
-
 // SetRules replaces the chain's rules by those of the given matches.
 func (c *Chain) SetRules(rules map[string]ChainRule) {
 	if maps.EqualFunc(c.rules, rules, (*rule).same) {

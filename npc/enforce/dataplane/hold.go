@@ -237,7 +237,7 @@ func (t *Table) HeldLists() (held rules.ActiveTiers) {
 		}
 	}
 	for _, j := range t.Chains.jumps {
-		held.Node = held.Node || j.Chain() == naming.NodeHookChain && j.LeadsTo() != naming.TerminateChain && j.Found()
+		held.Node = held.Node || j.EvaluatesNode() && j.Found()
 	}
 	return held
 }

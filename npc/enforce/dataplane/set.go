@@ -51,7 +51,7 @@ type Set struct {
 	// wanted.
 	kept  map[ipset.Entry]bool
 	stays bool
-	// initial are the elements that the set is made with, if they expire and another goroutine renews them.
+	// initial are the elements that the set is made with, if all expire and another goroutine adds them; else nil.
 	initial []ipset.Element
 }
 
@@ -199,6 +199,7 @@ func (s *Set) load(l *ipset.Listing) {
 	}
 	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) && s.initial == nil {
 		for _, m := range l.Members {
+			m.Timeout = 0 // it runs, and what is left of it is no difference
 			s.members.Have(m.Entry, m.Attr)
 		}
 	}
@@ -276,6 +277,13 @@ func (ss *Sets) AddExpiring(name string, seconds uint32, about string, initial [
 	return s
 }
 
+// AddLearned makes a set desired whose members expire, and which others fill.
+func (ss *Sets) AddLearned(name, about string) *Set {
+	s := ss.Add(name, ipset.HashIP, about)
+	s.Timeout, s.initial, s.members = naming.LearnedTimeout, []ipset.Element{}, members.New() // what was found stays
+	return s
+}
+
 // AddClosed makes the set desired of the local pods whose packets to this node are dropped. They also are while the
 // rules that evaluate them change.
 func (ss *Sets) AddClosed(about string) *Set {
@@ -345,7 +353,7 @@ func (ss *Sets) Wanted() iter.Seq[*Set] {
 func (ss *Sets) OfPods() iter.Seq[*Set] {
 	return func(yield func(*Set) bool) {
 		for _, s := range ss.byName {
-			if !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort) && !yield(s) {
+			if !s.fixed && s.initial == nil && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort) && !yield(s) {
 				return
 			}
 		}

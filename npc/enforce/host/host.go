@@ -5,6 +5,7 @@
 //	       Ports ─┘
 //
 //	Attachment         how pods are attached, and why packets bypass iptables (attachment, bypass)
+//	FollowRedirects    warns of programs of tc and XDP that may send packets past FORWARD (redirects)
 //	BridgeFollower     follows uplinks and the addresses behind them (follow, uplinks, behind)
 //	Ports, Reader      find the ports that lead to pods, and what the kernel has behind them (podports)
 //	AddressFollower    follows the node's addresses: those of interfaces and of its Node object (nodeaddr)
@@ -16,9 +17,11 @@ package host
 import (
 	"os"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc"
 )
@@ -29,6 +32,16 @@ func Families() []npc.Family {
 		return []npc.Family{npc.IPv4}
 	}
 	return []npc.Family{npc.IPv4, npc.IPv6}
+}
+
+// Booted returns when this node was started, by its present clock: correcting the clock after the start moves the
+// result too. It is zero if the kernel does not report it.
+func Booted() time.Time {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(up.Nano()))
 }
 
 // CheckPodInterface returns an error if a name, or a prefix of names that ends in +, is that of a bridge port: iptables

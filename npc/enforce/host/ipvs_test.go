@@ -2,8 +2,13 @@ package host
 
 import (
 	"net/netip"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 // ipvsHead is what /proc/net/ip_vs of Linux 6.12 begins with.
@@ -48,5 +53,34 @@ func TestIPVSDestination(t *testing.T) {
 				t.Errorf("IPVS forwards to %q (%v), want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestIPVSOfTheKernel has the kernel list services as TestIPVSDestination expects.
+func TestIPVSOfTheKernel(t *testing.T) {
+	ipvsadm := func(args string) error {
+		said, err := exec.Command("ipvsadm", strings.Fields(args)...).CombinedOutput()
+		return errors.Wrapf(err, "ipvsadm %s: %s", args, said)
+	}
+	if err := ipvsadm("-A -t 10.0.0.1:6443"); err != nil {
+		sandbox.Lacks(t, "IPVS", err)
+	}
+	t.Cleanup(func() {
+		if err := ipvsadm("-C"); err != nil {
+			t.Error(err)
+		}
+	})
+	is := func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.1.1") }
+	for _, c := range []struct{ args, want string }{
+		{"-a -t 10.0.0.1:6443 -r 10.0.1.1:6443 -m", ""},
+		{"-A -u [fd00::1]:53", ""},
+		{"-a -u [fd00::1]:53 -r [fd00:32::2]:53 -m", "IPVS forwards to [fd00:32::2]:53"},
+	} {
+		if err := ipvsadm(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if why := ipvsReason(is); why != c.want && (c.want == "" || !strings.HasPrefix(why, c.want+" (")) {
+			t.Errorf("after %s: %q", c.args, why)
+		}
 	}
 }

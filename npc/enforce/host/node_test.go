@@ -194,7 +194,7 @@ func TestFollower(t *testing.T) {
 	}
 	look := func(want ...string) {
 		t.Helper()
-		deadline := time.After(20 * time.Second)
+		deadline := time.After(await.Scaled(20 * time.Second))
 		for {
 			f.Look()
 			if slices.Equal(f.uplinks.Names, want) {

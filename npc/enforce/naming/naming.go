@@ -75,10 +75,18 @@ const (
 	// Alive holds every address while weave-npc runs, and Unattended those that are dropped while it does not.
 	Alive      = "alive"
 	Unattended = "unattended"
+	// DNSPods are the local pods that may reach domain names, DNSResolvers the resolvers that the operator trusts, and
+	// DNSAlive holds every address while answers of resolvers are learned.
+	DNSPods      = "dns-pods"
+	DNSResolvers = "dns-resolvers"
+	DNSAlive     = "dns-alive"
 )
 
-// AliveTimeout is the number of seconds after which nothing is left in the set Alive that was not renewed.
+// AliveTimeout is the number of seconds after which nothing is left in the sets Alive and DNSAlive that was not renewed.
 const AliveTimeout = 5
+
+// LearnedTimeout is the number of seconds after which learned addresses leave their sets that were given no other.
+const LearnedTimeout = 600
 
 // DefaultAllow returns the name, without prefix and family, of the set of the local pods that no policy isolates in a
 // direction.
@@ -91,7 +99,7 @@ func FailClosed(d npc.Direction) string { return "fail-closed-" + d.String() }
 // ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
 	`^weave-(?:[a-z2-7]{25}|` +
-		`(?:local-pods|pod-range|behind-uplinks|broadcast|closed|alive|unattended|` +
+		`(?:local-pods|pod-range|behind-uplinks|broadcast|closed|alive|unattended|dns-(?:pods|resolvers|alive)|` +
 		`(?:default-allow|fail-closed|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
 
 // IsOurSet reports whether a set of this program can have the name.
@@ -150,6 +158,8 @@ const (
 	EgressCustomChain  = ChainPrefix + "-EGRESS-CUSTOM"
 	BroadcastChain     = ChainPrefix + "-BROADCAST"
 	TerminateChain     = ChainPrefix + "-TERMINATE"
+	DNSChain           = ChainPrefix + "-DNS"
+	DNSHoldChain       = ChainPrefix + "-DNS-HOLD"
 )
 
 // IsolatedChain returns the chain for packets that default-allow does not let pass.

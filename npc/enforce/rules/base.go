@@ -39,6 +39,10 @@ type Base struct {
 	// TerminateMark is the bit by which connections are ended, if any are. LateMark is the bit by which those are that
 	// began before their pod was known, if others are kept; TerminateMark is the same once there are such.
 	TerminateMark, LateMark TerminateMark
+	// DNSQueue is the number of the queue for answers of resolvers, and DNSResolvers is set if the operator trusts some
+	// beside the cluster's own.
+	DNSQueue     uint16
+	DNSResolvers bool
 	ActiveTiers
 }
 
@@ -48,6 +52,8 @@ type ActiveTiers struct {
 	Lists [len(policy.Tiers)][len(npc.Directions)]bool
 	// Node is set if they may deny packets of local pods to the node itself.
 	Node bool
+	// Names are the domain names that they accept local pods to reach, sorted, one a line.
+	Names string
 }
 
 // EvaluatesNode reports whether packets of local pods to the node itself are evaluated.
@@ -118,7 +124,7 @@ func (b *Base) foreignTarget() string {
 // Forward returns the rules that divide forwarded packets into those from local pods and those to them.
 func (b *Base) Forward(f npc.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
-	rules := b.terminated()
+	rules := append(b.terminated(), toDNS(b, f)...)
 	if b.AllowAction != "RETURN" {
 		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"),
 			Target:  b.AllowTarget(npc.Ingress),
@@ -197,8 +203,11 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 // WEAVE-NPC-FORWARD before them, nearly all packets are replies, which pass by the shortest way.
 func (b *Base) toReplies(f npc.Family, d npc.Direction) []iptables.Rule {
 	var rules []iptables.Rule
-	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
+	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rules
 		rules = b.terminated()
+		if d == npc.Ingress {
+			rules = append(rules, toDNS(b, f)...)
+		}
 	}
 	if !b.Hooked || b.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: established, Target: b.AllowTarget(d), Comment: "replies"})

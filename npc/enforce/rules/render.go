@@ -93,7 +93,7 @@ func (r *renderer) add(d npc.Direction, number int, rule policy.MergedRule) {
 type peer struct {
 	any   bool
 	block *Set
-	// union is the set of several peers, or of nodes.
+	// union is the set of several peers, of nodes, or of domain names.
 	union *Set
 	pods  SelectorSpec
 	// family is the family of block.
@@ -140,6 +140,9 @@ func (r *renderer) peers(rule policy.MergedRule) []peer {
 		case p.Nodes != nil:
 			nodes := r.use(NodesSpec{Nodes: p.Nodes.Selector})
 			out = append(out, peer{union: &nodes})
+		case p.Names != nil:
+			names := r.use(NamesSpec{p.Names})
+			out = append(out, peer{union: &names})
 		default:
 			out = append(out, peer{pods: r.selector(p)})
 		}
@@ -157,6 +160,8 @@ func (r *renderer) members(peers []policy.MergedPeer) []Set {
 			spec = BlockSpec{p.Block}
 		case p.Nodes != nil:
 			spec = NodesSpec{Nodes: p.Nodes.Selector}
+		case p.Names != nil:
+			spec = NamesSpec{p.Names}
 		default:
 			pods := r.selector(p)
 			if pods.Scope == ListScope {

@@ -112,6 +112,15 @@ func (s NodesSpec) String() string {
 	return "nodes with " + s.Nodes.String()
 }
 
+// NamesSpec describes the set of the addresses that resolvers give for domain names, while they are learned. Rules of the
+// same names share it.
+type NamesSpec struct{ Names []string }
+
+func (s NamesSpec) key() []string { return append([]string{"names"}, s.Names...) }
+
+// String implements SetSpec.
+func (s NamesSpec) String() string { return "learned addresses of " + naming.Few(s.Names) }
+
 // NamedPort is the name of a port with its IP protocol number.
 type NamedPort struct {
 	Name     string

@@ -4,7 +4,7 @@
 // without reasons.
 //
 //	side := verdict.Side{Allowing: rules, Isolated: policy.Always} // what policies say of a pod in one direction
-//	decision, left := verdict.Question{Peer: address, PeerPod: owner, ...}.Evaluate(nodes, &side, verdict.NoBound)
+//	decision, left := verdict.Question{Peer: address, PeerPod: owner, ...}.Evaluate(index, &side, verdict.NoBound)
 //
 // It does not know which policies there are, nor what the kernel holds.
 package verdict
@@ -101,10 +101,12 @@ func (r *NamedRule) Name() By {
 	return r.By
 }
 
-// Nodes identifies Nodes.
-type Nodes interface {
+// Addresses identifies addresses of others than pods.
+type Addresses interface {
 	// IsNode reports whether a selector matches a Node that has an address.
 	IsNode(netip.Addr, policy.Selector) bool
+	// IsNamed reports whether an address was learned for one of the domain names of a rule, also if that has expired.
+	IsNamed(netip.Addr, []string) bool
 }
 
 // Decision is what policies say of a flow in one direction.
@@ -118,8 +120,8 @@ type Decision struct {
 
 // Evaluate returns whether the policies of a side allow a flow, and by which rules, and how many of most comparisons
 // are left. If that is less than none, the decision is not known. A comparison takes about 10 ns.
-func (q Question) Evaluate(nodes Nodes, s *Side, most int) (d Decision, left int) {
-	c := comparison{Question: q, nodes: nodes, left: most}
+func (q Question) Evaluate(known Addresses, s *Side, most int) (d Decision, left int) {
+	c := comparison{Question: q, known: known, left: most}
 	sets := policy.Fits()
 	sets.IsEmpty = func(f policy.Fit) bool { return f == policy.Never || c.left < 0 }
 	ask := policy.Question[policy.Fit, *NamedRule]{Sets: sets, Exempt: q.Exempt,
@@ -144,7 +146,7 @@ func (q Question) Evaluate(nodes Nodes, s *Side, most int) (d Decision, left int
 // comparison compares a flow with rules until no comparisons are left.
 type comparison struct {
 	Question
-	nodes Nodes
+	known Addresses
 	left  int
 }
 
@@ -189,7 +191,11 @@ func (c *comparison) peerFits(r *policy.MergedRule) bool {
 				return true
 			}
 		case p.Nodes != nil:
-			if c.nodes.IsNode(c.Peer, *p.Nodes) {
+			if c.known.IsNode(c.Peer, *p.Nodes) {
+				return true
+			}
+		case p.Names != nil:
+			if c.known.IsNamed(c.Peer, p.Names) {
 				return true
 			}
 		case c.PeerPod == nil:

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weave-npc/weave-npc/npc/conntrack/events"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -21,7 +21,7 @@ type pair struct{ from, to string }
 // totals are what was not recorded.
 type totals struct{ lost, resumed uint64 }
 
-func (t *totals) add(r *events.Reader) {
+func (t *totals) add(r *conntrack.EventReader) {
 	t.lost += r.Lost() + r.Unsynced()
 	t.resumed += r.Resumed()
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weave-npc/weave-npc/npc/conntrack/events"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 	"github.com/weave-npc/weave-npc/npc/observe/flowsocket"
@@ -44,7 +44,7 @@ type Recorder struct {
 	file   *flowlog.File      // nil if none is kept
 	server *flowsocket.Server // nil if none is served
 	staged *stagedReporter
-	reader atomic.Pointer[events.Reader]
+	reader atomic.Pointer[conntrack.EventReader]
 
 	mu     sync.Mutex // guards former, and that a reader that ends counts once
 	former totals     // of the readers that have failed
@@ -142,7 +142,7 @@ func (r *Recorder) follow(ctx context.Context) {
 
 // read reads events until that fails or the context ends.
 func (r *Recorder) read(ctx context.Context, began func()) error {
-	reader, err := events.Open()
+	reader, err := conntrack.OpenEvents()
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (r *Recorder) read(ctx context.Context, began func()) error {
 		reader.Close()
 	}()
 	var batch []flowlog.Connection
-	return reader.Run(ctx, func(opened []events.Connection) {
+	return reader.Run(ctx, func(opened []conntrack.Opened) {
 		batch = batch[:0]
 		for _, c := range opened {
 			batch = append(batch, connection(c))
@@ -165,7 +165,7 @@ func (r *Recorder) read(ctx context.Context, began func()) error {
 	})
 }
 
-func connection(c events.Connection) flowlog.Connection {
+func connection(c conntrack.Opened) flowlog.Connection {
 	return flowlog.Connection{Src: c.Src, Dst: c.Dst, Service: flow.Service{Protocol: c.Protocol, Port: c.Port}}
 }
 

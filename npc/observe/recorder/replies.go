@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weave-npc/weave-npc/npc/conntrack/events"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -31,7 +31,7 @@ func (r *Recorder) watchReplies(ctx context.Context) {
 			continue
 		}
 		start := time.Now()
-		err := events.Replied(func(c events.Connection) {
+		err := conntrack.Replied(func(c conntrack.Opened) {
 			if number, ok := waiting[connection(c)]; ok {
 				waiting[connection(c)] = number + 1
 			}

@@ -62,7 +62,7 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 		Finished:    p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Deleting:    p.DeletionTimestamp != nil,
 		Created:     p.CreationTimestamp.Time,
-		Ports:       namedPorts(&p.Spec),
+		Ports:       portsOf(&p.Spec, false),
 	}
 	tooLarge := labelsTooLarge(p.Labels)
 	if tooLarge != "" {
@@ -156,13 +156,16 @@ func Addrs(field string, texts []string) (found []netip.Addr, ignored []string) 
 	return found, ignored
 }
 
-// namedPorts returns the named ports of the containers that run as long as the pod does.
-func namedPorts(spec *corev1.PodSpec) []npc.NamedPort {
+// DeclaredPorts returns all ports that a pod declares, also those without a name.
+func DeclaredPorts(p *corev1.Pod) []npc.NamedPort { return portsOf(&p.Spec, true) }
+
+// portsOf returns the ports of the containers that run as long as the pod does: those with names, or all.
+func portsOf(spec *corev1.PodSpec, all bool) []npc.NamedPort {
 	var ports []npc.NamedPort
 	add := func(c *corev1.Container) {
 		for _, p := range c.Ports {
 			protocol := npc.PortProtocol(p.Protocol)
-			if p.Name == "" || protocol == 0 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
+			if p.Name == "" && !all || protocol == 0 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
 				continue
 			}
 			port := npc.NamedPort{Name: p.Name, Protocol: protocol, Port: uint16(p.ContainerPort)}

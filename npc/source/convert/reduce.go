@@ -49,7 +49,7 @@ func PolicyMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-// ReducePod returns the part of a pod that its facts and its owner depend on. Most of a pod is something else.
+// ReducePod returns the part of a pod that its facts, its owner and its declared ports depend on. Most of a pod is something else.
 func ReducePod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: meta(&p.ObjectMeta)}
 	out.Labels = cutLabels(p.Labels)
@@ -62,8 +62,8 @@ func ReducePod(p *corev1.Pod) *corev1.Pod {
 	}
 	out.Spec.NodeName = p.Spec.NodeName
 	out.Spec.HostNetwork = p.Spec.HostNetwork
-	out.Spec.Containers = withNamedPorts(p.Spec.Containers)
-	out.Spec.InitContainers = withNamedPorts(p.Spec.InitContainers)
+	out.Spec.Containers = withPorts(p.Spec.Containers)
+	out.Spec.InitContainers = withPorts(p.Spec.InitContainers)
 	reduceStatus(&p.Status, &out.Status)
 	return out
 }
@@ -85,20 +85,18 @@ func reduceStatus(s, out *corev1.PodStatus) {
 	}
 }
 
-// withNamedPorts returns the containers that have named ports, with these alone.
-func withNamedPorts(containers []corev1.Container) []corev1.Container {
+// withPorts returns the containers that declare ports, with these alone.
+func withPorts(containers []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range containers {
 		c := &containers[i]
-		var named []corev1.ContainerPort
+		var ports []corev1.ContainerPort
 		for _, p := range c.Ports {
-			if p.Name != "" {
-				named = append(named,
-					corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
-			}
+			ports = append(ports,
+				corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
 		}
-		if named != nil {
-			out = append(out, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Ports: named})
+		if ports != nil {
+			out = append(out, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Ports: ports})
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
@@ -28,6 +29,18 @@ const (
 	KindNetworkPolicy        = "NetworkPolicy"
 	KindClusterNetworkPolicy = "ClusterNetworkPolicy"
 )
+
+// The former kinds, which came before ClusterNetworkPolicy. They are only converted.
+const (
+	KindAdminNetworkPolicy         = "AdminNetworkPolicy"
+	KindBaselineAdminNetworkPolicy = "BaselineAdminNetworkPolicy"
+)
+
+// isFormer reports whether a kind is a former one.
+func isFormer(kind string, version schema.GroupVersion) bool {
+	return version.Group == v1alpha1.GroupName &&
+		(kind == KindAdminNetworkPolicy || kind == KindBaselineAdminNetworkPolicy)
+}
 
 // servedVersion returns the version of a kind that API servers have, and whether the kind is used.
 func servedVersion(kind string) (schema.GroupVersion, bool) {
@@ -59,6 +72,8 @@ func doubt(version schema.GroupVersion, kind string) string {
 	used := slices.Values([]string{KindNetworkPolicy, KindClusterNetworkPolicy})
 	known := scheme.Scheme.KnownTypes(version)
 	switch {
+	case isFormer(kind, version):
+		return "policies of this kind are not enforced; `kubectl npc convert` makes ClusterNetworkPolicies of them"
 	case strings.HasSuffix(kind, KindNetworkPolicy):
 		return fmt.Sprintf("policies of this kind are not enforced; those that are have apiVersion %s and kind %s, or %s and %s",
 			networkingv1.SchemeGroupVersion, KindNetworkPolicy, v1alpha2.GroupVersion, KindClusterNetworkPolicy)

@@ -56,7 +56,14 @@ type Object struct {
 	// place is the object in its document.
 	place place
 	// Value is a *Namespace, *Pod, *Node, *NetworkPolicy, *ClusterNetworkPolicy or *Workload. It must not be changed.
+	// Of a former kind, it is the *ClusterNetworkPolicy with the same meaning.
 	Value runtime.Object
+}
+
+// WithoutLines returns the object as if it and its fields were on the first line.
+func (o Object) WithoutLines() Object {
+	o.Line, o.place = 1, place{}
+	return o
 }
 
 // String returns the object's kind and name, as "Pod shop/web".

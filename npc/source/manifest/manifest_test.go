@@ -210,7 +210,7 @@ func TestKindsThatMayBeIntended(t *testing.T) {
 		"networking.k8s.io/v1 NetworkPolcy":                        "networking.k8s.io/v1 has no kind of this name; did you mean NetworkPolicy?",
 		"networking.k8s.oi/v1 NetworkPolicy":                       "policies of this kind are not enforced; those that are",
 		"cilium.io/v2 CiliumNetworkPolicy":                         "policies of this kind are not enforced; those that are",
-		"policy.networking.k8s.io/v1alpha1 AdminNetworkPolicyList": "policies of this kind are not enforced; those that are",
+		"policy.networking.k8s.io/v1alpha1 AdminNetworkPolicyList": "policies of this kind are not enforced; `kubectl npc convert` makes ClusterNetworkPolicies of them",
 		"policy.networking.k8s.io/v1alpha2 ClusterNetworkPolcy":    "no policies of this kind are enforced; did you mean ClusterNetworkPolicy?",
 		"v1 Pdo":                       "v1 has no kind of this name; did you mean Pod?",
 		"v1 Service":                   "",

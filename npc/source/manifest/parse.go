@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 )
@@ -40,6 +41,8 @@ type Options struct {
 	Namespace string
 	// Workloads has workloads used.
 	Workloads bool
+	// Former has the former kinds used, and no others.
+	Former bool
 	// Mixed manifests are among other files: what is no object, or a template of Helm, is ignored.
 	Mixed bool
 }
@@ -178,6 +181,8 @@ func (p *parser) decode(n node, inList bool) {
 	kind := strings.TrimSuffix(t.Kind, "List")
 	isTypedList := kind != t.Kind && isServed(kind, version)
 	switch {
+	case p.Former && t.Kind != "List":
+		p.decodeOnlyFormer(n, t, version)
 	case isWorkload(kind) && !p.Workloads:
 		p.ignore(n, t.APIVersion+" "+t.Kind, "")
 	case inList && (t.Kind == "List" || isTypedList):
@@ -263,9 +268,38 @@ func (p *parser) decodeObject(n node, kind string) {
 		decodeAs(p, n, kind, setClusterPolicyDefaults, func(o *v1alpha2.ClusterNetworkPolicy) field.ErrorList {
 			return validateClusterPolicy(o, newFields(n.data).has)
 		})
+	case KindAdminNetworkPolicy:
+		decodeFormer(p, n, kind, ofAdmin)
+	case KindBaselineAdminNetworkPolicy:
+		decodeFormer(p, n, kind, ofBaseline)
 	default:
 		p.decodeWorkload(n, kind)
 	}
+}
+
+// decodeOnlyFormer reads an object or a typed list of a former kind, and ignores others.
+func (p *parser) decodeOnlyFormer(n node, t metav1.TypeMeta, version schema.GroupVersion) {
+	known := schema.GroupVersion(v1alpha1.GroupVersion)
+	switch kind := strings.TrimSuffix(t.Kind, "List"); {
+	case !isFormer(kind, version):
+		p.ignore(n, t.APIVersion+" "+t.Kind, "")
+	case version != known:
+		p.refuse(n.line("apiVersion"), t.Kind, fmt.Sprintf("apiVersion %q is not known, use %q", version, known))
+	case kind != t.Kind:
+		p.decodeList(n, metav1.TypeMeta{APIVersion: t.APIVersion, Kind: kind})
+	default:
+		p.decodeObject(n, kind)
+	}
+}
+
+// decodeFormer reads an object of a former kind, which is a T, as the ClusterNetworkPolicy with the same meaning.
+func decodeFormer[T any](p *parser, n node, kind string, of func(*T) formerPolicy) {
+	policy := new(T)
+	if !p.unmarshal(n, p.describe(n, kind), policy) {
+		return
+	}
+	converted, errs := convertFormer(of(policy), newFields(n.data).has)
+	p.keep(n, kind, converted, errs)
 }
 
 // decodeAs reads an object as a T, sets its defaults, and adds it to the file if it is valid.
@@ -283,9 +317,19 @@ func decodeAs[T any, P interface {
 		o.SetNamespace(p.namespace())
 	}
 	setDefaults(o)
-	errs := validate(o)
+	p.keep(n, kind, o, validate(o))
+}
+
+// manifestObject is an object of any kind.
+type manifestObject interface {
+	runtime.Object
+	metav1.Object
+}
+
+// keep adds an object to the file unless it has errors.
+func (p *parser) keep(n node, kind string, o manifestObject, errs field.ErrorList) {
 	for _, err := range errs {
-		p.refuse(n.line(err.Field), what, err.Error())
+		p.refuse(n.line(err.Field), title(kind, o.GetNamespace(), o.GetName()), err.Error())
 	}
 	if len(errs) == 0 {
 		p.file.Objects = append(p.file.Objects, Object{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(),

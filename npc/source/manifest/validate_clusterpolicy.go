@@ -46,12 +46,7 @@ func validateClusterPolicy(p *v1alpha2.ClusterNetworkPolicy, given func(*field.P
 		return v.errs
 	}
 	oneOf(v, spec.Child("tier"), p.Spec.Tier, v1alpha2.AdminTier, v1alpha2.BaselineTier)
-	switch n := p.Spec.Priority; {
-	case !given(spec.Child("priority")):
-		v.add(field.Required(spec.Child("priority"), ""))
-	case n < 0 || n > maxPriority:
-		v.add(field.Invalid(spec.Child("priority"), n, fmt.Sprintf("must be between 0 and %d, inclusive", maxPriority)))
-	}
+	v.priority(p.Spec.Priority, spec.Child("priority"))
 	v.subject(&p.Spec.Subject, spec.Child("subject"))
 	for i := range v.count(spec.Child("ingress"), len(p.Spec.Ingress)) {
 		v.ingress(&p.Spec.Ingress[i], spec.Child("ingress").Index(i))
@@ -60,6 +55,15 @@ func validateClusterPolicy(p *v1alpha2.ClusterNetworkPolicy, given func(*field.P
 		v.egress(&p.Spec.Egress[i], spec.Child("egress").Index(i))
 	}
 	return v.errs
+}
+
+func (v *clusterPolicyValidator) priority(n int32, path *field.Path) {
+	switch {
+	case !v.given(path):
+		v.add(field.Required(path, ""))
+	case n < 0 || n > maxPriority:
+		v.add(field.Invalid(path, n, fmt.Sprintf("must be between 0 and %d, inclusive", maxPriority)))
+	}
 }
 
 func (v *clusterPolicyValidator) add(errs ...*field.Error) { v.errs = append(v.errs, errs...) }
@@ -116,31 +120,41 @@ func (v *clusterPolicyValidator) subject(s *v1alpha2.ClusterNetworkPolicySubject
 func (v *clusterPolicyValidator) ingress(r *v1alpha2.ClusterNetworkPolicyIngressRule, path *field.Path) {
 	v.rule(r.Name, r.Action, r.Protocols, path)
 	for i := range v.countSome(path.Child("from"), len(r.From)) {
-		p, path := &r.From[i], path.Child("from").Index(i)
-		v.exactlyOne(path, "namespaces", "pods")
-		v.selector(p.Namespaces, path.Child("namespaces"))
-		v.pods(p.Pods, path.Child("pods"))
+		v.ingressPeer(&r.From[i], path.Child("from").Index(i))
 	}
+}
+
+func (v *clusterPolicyValidator) ingressPeer(p *v1alpha2.ClusterNetworkPolicyIngressPeer, path *field.Path) {
+	v.exactlyOne(path, "namespaces", "pods")
+	v.selector(p.Namespaces, path.Child("namespaces"))
+	v.pods(p.Pods, path.Child("pods"))
 }
 
 func (v *clusterPolicyValidator) egress(r *v1alpha2.ClusterNetworkPolicyEgressRule, path *field.Path) {
 	v.rule(r.Name, r.Action, r.Protocols, path)
 	portless := false // a peer has no named ports
 	for i := range v.countSome(path.Child("to"), len(r.To)) {
-		p, path := &r.To[i], path.Child("to").Index(i)
-		v.exactlyOne(path, "namespaces", "pods", "nodes", "networks", "domainNames")
-		v.selector(p.Namespaces, path.Child("namespaces"))
-		v.pods(p.Pods, path.Child("pods"))
-		v.selector(p.Nodes, path.Child("nodes"))
-		v.networks(p.Networks, path.Child("networks"))
-		v.domainNames(p.DomainNames, path.Child("domainNames"))
-		portless = portless || p.Nodes != nil || p.Networks != nil || p.DomainNames != nil
+		portless = v.egressPeer(&r.To[i], path.Child("to").Index(i)) || portless
 	}
 	for i := range min(len(r.Protocols), maxPerList) {
 		if named := path.Child("protocols").Index(i).Child("destinationNamedPort"); portless && v.given(named) {
-			v.add(field.Forbidden(named, "networks, nodes and domainNames have no named ports"))
+			v.add(field.Forbidden(named, noNamedPorts))
 		}
 	}
+}
+
+// noNamedPorts is why a rule must not name ports.
+const noNamedPorts = "networks, nodes and domainNames have no named ports"
+
+// egressPeer validates a peer, and reports whether it has no named ports.
+func (v *clusterPolicyValidator) egressPeer(p *v1alpha2.ClusterNetworkPolicyEgressPeer, path *field.Path) bool {
+	v.exactlyOne(path, "namespaces", "pods", "nodes", "networks", "domainNames")
+	v.selector(p.Namespaces, path.Child("namespaces"))
+	v.pods(p.Pods, path.Child("pods"))
+	v.selector(p.Nodes, path.Child("nodes"))
+	v.networks(p.Networks, path.Child("networks"))
+	v.domainNames(p.DomainNames, path.Child("domainNames"))
+	return p.Nodes != nil || p.Networks != nil || p.DomainNames != nil
 }
 
 // rule validates what rules of both directions have.

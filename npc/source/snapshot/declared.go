@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -31,8 +32,15 @@ type File struct {
 	Text []byte
 }
 
-// OfFiles returns manifests that are not on disk, in the order of their paths.
-func OfFiles(files []File) *Manifests { return &Manifests{files: append([]File{}, files...)} }
+// OfFiles returns the manifests of a directory that is not on disk, in the order of their paths, or what the
+// kustomization in it makes.
+func OfFiles(dir string, files []File) *Manifests {
+	kustomized := slices.ContainsFunc(files, func(f File) bool {
+		name, ok := strings.CutPrefix(f.Path, dir)
+		return ok && isKustomization(name) && strings.LastIndex(name, "/") <= 0
+	})
+	return &Manifests{path: dir, files: append([]File{}, files...), kustomized: kustomized}
+}
 
 func parseFiles(files []File, parse func(path string, data []byte) manifest.File) (result directory.Result) {
 	for _, f := range files {

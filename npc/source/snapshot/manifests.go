@@ -2,10 +2,13 @@ package snapshot
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -13,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
@@ -32,12 +37,25 @@ type Manifests struct {
 	text []byte // of a file or of standard input; nil for a directory
 	// files are the contents of a directory that is not on disk; nil for one that is.
 	files []File
+	// kustomized directories are built, and rendered is what that makes of them; nil before they are.
+	kustomized bool
+	asked      bool // whether the user asked for that
+	rendered   []rendered
 }
 
-// Open opens the manifests of a path. Standard input is read at once, as that is possible only once; nil stands for one
+// OpenKustomization opens what the kustomization in a directory makes.
+func OpenKustomization(dir string) (*Manifests, error) {
+	if !hasKustomization(dir) {
+		return nil, errors.Errorf("%s has none of %s", spelling.Escape(dir),
+			spelling.List(konfig.RecognizedKustomizationFileNames()))
+	}
+	return &Manifests{path: dir, kustomized: true, asked: true}, nil
+}
+
+// Open opens the manifests of a path. Of a directory with a kustomization they are what that makes. Standard input is read at once, as that is possible only once; nil stands for one
 // that is used otherwise.
 func Open(path string, stdin io.Reader) (*Manifests, error) {
-	m := &Manifests{path: path}
+	m := &Manifests{path: path, kustomized: path != StandardInput && hasKustomization(path)}
 	if path == StandardInput {
 		if stdin == nil {
 			return nil, errors.New("standard input is read for another flag already")
@@ -79,6 +97,7 @@ func Files(path string, stdin io.Reader, word string) (files []File, skipped []s
 	if err != nil {
 		return nil, nil, err
 	}
+	m.kustomized = false // which leaves out what is no object of Kubernetes
 	result, err := m.parse(func(path string, text []byte) manifest.File {
 		if bytes.Contains(text, []byte(word)) {
 			files = append(files, File{path, text})
@@ -91,16 +110,19 @@ func Files(path string, stdin io.Reader, word string) (files []File, skipped []s
 	return files, result.Skipped, err
 }
 
-// Objects returns the objects, without workloads, as weave-npc enforces them. The error joins the problems of all
+// Objects returns the objects, without workloads, as weave-npc enforces them: it builds no kustomization unless that
+// was asked for. The error joins the problems of all
 // files; the objects are those of the files that have none.
 func (m *Manifests) Objects() (Objects, error) {
-	objects, _, err := m.read(m.options().Parse)
+	plain := *m
+	plain.kustomized = m.asked
+	objects, _, err := plain.read(plain.options().Parse)
 	return objects, err
 }
 
 // options returns how the manifests are read. Files of a directory may have been made for something else.
 func (m *Manifests) options() manifest.Options {
-	return manifest.Options{Namespace: m.Namespace, Mixed: m.text == nil}
+	return manifest.Options{Namespace: m.Namespace, Mixed: m.text == nil && !m.kustomized}
 }
 
 // WithWorkloads returns the objects, and a pod for each workload that has none.
@@ -143,7 +165,48 @@ func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Ob
 	}, templates, joined(problems)
 }
 
+// Former returns the AdminNetworkPolicies and BaselineAdminNetworkPolicies of manifests as ClusterNetworkPolicies with
+// the same meaning, in the order of their files and lines, and sentences about what is not read. It is an error if
+// there are none, or if one of them cannot be converted.
+func (m *Manifests) Former() (policies []*v1alpha2.ClusterNetworkPolicy, notes []string, err error) {
+	o := m.options()
+	o.Former = true
+	result, err := m.parse(o.Parse)
+	if err != nil {
+		return nil, nil, err
+	}
+	problems := result.Problems
+	first := map[string]position{} // by name: the kinds have separate names, what is made of them has not
+	for _, f := range result.Files {
+		maps.DeleteFunc(f.Ignored, func(kind string, _ manifest.Ignored) bool { return kind != manifest.Template })
+		for _, o := range f.Objects {
+			if was, ok := first[o.Name]; ok {
+				problems = append(problems, manifest.Problem{Path: f.Path, Line: o.Line, Text: fmt.Sprintf(
+					"%s: %s (%s:%d) makes a ClusterNetworkPolicy of the same name; rename one of them",
+					o, was, was.path, was.Line)})
+				continue
+			}
+			first[o.Name] = position{f.Path, o}
+			policies = append(policies, o.Value.(*v1alpha2.ClusterNetworkPolicy))
+		}
+	}
+	manifest.SortProblems(problems)
+	if err := joined(problems); err != nil {
+		return nil, nil, err
+	}
+	if len(policies) == 0 {
+		return nil, nil, errors.Errorf("%s has no %s and no %s", spelling.Escape(m.path),
+			manifest.KindAdminNetworkPolicy, manifest.KindBaselineAdminNetworkPolicy)
+	}
+	_, notes = unusedOf(result.Files)
+	return policies, append(notes, result.Skipped...), nil
+}
+
 func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (directory.Result, error) {
+	if m.kustomized {
+		files, err := m.build()
+		return parseFiles(files, withoutLines(parse)), err
+	}
 	if m.files != nil {
 		return parseFiles(m.files, parse), nil
 	}
@@ -159,6 +222,28 @@ func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (d
 		return directory.Result{Problems: f.Problems}, nil
 	}
 	return directory.Result{Files: []directory.File{{Path: m.path, Objects: f.Objects, Ignored: f.Ignored}}}, nil
+}
+
+// build returns what the kustomization makes.
+func (m *Manifests) build() (files []File, err error) {
+	if m.rendered == nil {
+		tree, root := filesys.MakeFsOnDisk(), m.path
+		if m.files != nil {
+			tree, root = filesys.MakeFsInMemory(), "/"
+			for _, f := range m.files {
+				if err := tree.WriteFile(path.Join(root, strings.TrimPrefix(f.Path, m.path)), f.Text); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if m.rendered, err = kustomize(tree, root, m.path); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range m.rendered {
+		files = append(files, File{r.path, r.text})
+	}
+	return files, nil
 }
 
 func as[T runtime.Object](objects []runtime.Object) []T {

@@ -127,9 +127,15 @@ func (o Objects) Deliver(sink source.Sink) {
 		f, _ := convert.OfNamespace(n)
 		sink.SetNamespace(f)
 	}
+	declared, keeps := sink.(interface {
+		SetDeclaredPorts(namespace, name string, ports []npc.NamedPort)
+	})
 	for _, p := range o.Pods {
 		f, _ := convert.OfPod(p)
 		sink.SetPod(f)
+		if keeps {
+			declared.SetDeclaredPorts(p.Namespace, p.Name, convert.DeclaredPorts(p))
+		}
 	}
 	for _, n := range o.Nodes {
 		sink.SetNode(convert.OfNode(n))

@@ -110,7 +110,7 @@ func TestS100_GroupsOfObjects(t *testing.T) {
 			"enforced: p\nw: p\ns in w: it changes nothing in its group until it is valid: spec.tier: \"Middle\" is neither Admin nor Baseline"},
 		{"closed_ones_do", staged.All, []string{"p", "s staged=w replaces=p|{tier: Admin, subject: {namespaces: {}}, " +
 			"egress: [{action: Deny, to: [{domainNames: [example.com]}]}]}"},
-			"enforced: p\nw: s\ns in w: rules that are not understood fail closed in its group: spec.egress[0]: to[0]: peers by domainNames are not supported"},
+			"enforced: p\nw: s\ns in w: rules that are not understood fail closed in its group: spec.egress[0]: to[0]: domainNames: only rules of the Admin tier that accept may have them"},
 		{"two_things_at_once", staged.All, []string{"a/p", "a/s staged=w replaces=p removes=p"}, "enforced: a/p\nw: a/p\n" +
 			"a/s in w: it is staged and changes nothing in its group: it has both weave-npc/replaces and weave-npc/removes"},
 		{"wrong_values", staged.All, []string{"a/p staged=W", "a/q removes=p"}, "enforced: a/p a/q\n" +

@@ -1,7 +1,7 @@
 {{- /* The flags of weave-npc that the chart accepts, as docs/flags.md lists them. node-name is not one: each node has its own. */ -}}
 {{- define "weave-npc.known" -}}
 allow-action allow-ethertypes allow-helpers allow-mcast allow-vlan bind-audit bind-prefixes bind-sources bridge-port-name
-counted-ports dry-run established fail-closed flows-dir flows-records flows-socket forward-jump iptables-backend kubeconfig log-format log-level manifests
+cluster-domain counted-ports dns-queue dns-resolvers domain-grace dry-run established fail-closed flows-dir flows-records flows-socket forward-jump iptables-backend kubeconfig log-format log-level manifests
 max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows relay relay-ca
 relay-jitter relay-token routing-namespaces staged staged-manifests terminate-mark ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
@@ -79,10 +79,23 @@ relay-jitter relay-token routing-namespaces staged staged-manifests terminate-ma
   {{- if not (has $host (list "" "0.0.0.0" "::")) -}}{{- $host -}}{{- end -}}
 {{- end }}
 
+{{- /* What the containers on nodes may do. */ -}}
+{{- define "weave-npc.confined" -}}
+runAsUser: 0
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  add: [NET_ADMIN, NET_RAW]
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
   {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
-      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "dashboard" "dashboardLabels"
+      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "checkNodes" "dashboard" "dashboardLabels"
       "readers" "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" "relay" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
   {{- include "weave-npc.check" (dict "in" "image." "map" .Values.image "known" (list "repository" "tag" "pullPolicy")) -}}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/enforce/e2e"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -129,7 +130,7 @@ func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 		awaitMarked(t, w, 0x2000, len(lines))
 		silent := func(when string, i int, from, to net.Conn) {
 			t.Helper()
-			if got, err := lines[i].Say(from, to, 150*time.Millisecond); got != "" {
+			if got, err := lines[i].Say(from, to, await.Scaled(150*time.Millisecond)); got != "" {
 				t.Errorf("%s, %s: %q arrived, %v", names[i], when, got, err)
 			}
 		}
@@ -195,7 +196,7 @@ func TestS96_WhereACNIJumpsToTheChains(t *testing.T) {
 		awaitMarked(t, w, 0x2000, len(lines))
 		for i, l := range lines {
 			for _, ends := range [][2]net.Conn{{l.Server, l.Client}, {l.Client, l.Server}} {
-				if got, err := l.Say(ends[0], ends[1], 150*time.Millisecond); got != "" {
+				if got, err := l.Say(ends[0], ends[1], await.Scaled(150*time.Millisecond)); got != "" {
 					t.Errorf("%s IPv%d: %q arrived, %v", terminatedEnds[i/2].name, 4+2*(i%2), got, err)
 				}
 			}
@@ -262,7 +263,7 @@ func TestS98_OtherBitsOfTheMarkStay(t *testing.T) {
 		w.Apply(t, w.Objects(e2e.Do(e2e.Base(), e2e.Policy("shop/p", e2e.CloseWeb))))
 		awaitMarked(t, w, 0x14100, 2)
 		for _, l := range lines {
-			if got, _ := l.Say(l.Client, l.Server, 150*time.Millisecond); got != "" {
+			if got, _ := l.Say(l.Client, l.Server, await.Scaled(150*time.Millisecond)); got != "" {
 				t.Errorf("%q arrived", got)
 			}
 		}
@@ -294,7 +295,7 @@ func TestS95_ToTheOwnNode(t *testing.T) {
 				first, second = second, first
 			}
 			for _, ends := range [][2]net.Conn{{first, second}, {second, first}} {
-				if got, _ := l.Say(ends[0], ends[1], 150*time.Millisecond); got != "" {
+				if got, _ := l.Say(ends[0], ends[1], await.Scaled(150*time.Millisecond)); got != "" {
 					t.Errorf("line %d: %q arrived\n%s", i, got, w.State())
 				}
 			}
@@ -316,7 +317,7 @@ func TestS95_TakenUpInMidStream(t *testing.T) {
 		}
 		talks := func(when string, l e2e.Line, want string) {
 			t.Helper()
-			within := 150 * time.Millisecond
+			within := await.Scaled(150 * time.Millisecond)
 			if want != "" {
 				within = e2e.Converged
 			}
@@ -369,7 +370,7 @@ func TestS95_KeepAfterTerminate(t *testing.T) {
 					}
 					d.AwaitReady(t)
 				}
-				got, err := l.Say(l.Client, l.Server, 300*time.Millisecond)
+				got, err := l.Say(l.Client, l.Server, await.Scaled(300*time.Millisecond))
 				if want := map[string]string{"keep": "hello"}[how]; got != want {
 					t.Errorf("got %q, %v, want %q\n%s", got, err, want, w.State())
 				}

@@ -18,6 +18,9 @@ import (
 // commandVariable holds the path of the weave-npc command that this run of the tests has built.
 const commandVariable = "WEAVE_NPC_TEST_COMMAND"
 
+// builtVariable holds the path of a weave-npc command that was built before, where nothing can be built.
+const builtVariable = "WEAVE_NPC_TEST_BINARY"
+
 // Main builds weave-npc and runs the tests of a package, for TestMain: os.Exit(e2e.Main(m)).
 func Main(m *testing.M) int { return lab.Main(builder{m}) }
 
@@ -35,7 +38,7 @@ func (b builder) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	binary, err := build()
+	binary, err := command()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -44,9 +47,23 @@ func (b builder) Run() int {
 	return b.tests.Run()
 }
 
-// build builds the command into .cache/e2e, with the race detector if the tests have it. The packages of a run take
-// turns, and only the first one links: later ones find the file up to date. The command is named by a descriptor,
-// which stays valid when another run builds a new one.
+// command opens the command, which it builds if it was not built before. It is named by a descriptor, which stays valid
+// when another run builds a new one.
+func command() (*os.File, error) {
+	open := build
+	if path := os.Getenv(builtVariable); path != "" {
+		open = func() (*os.File, error) { return os.Open(path) }
+	}
+	binary, err := open()
+	if err != nil {
+		return nil, err
+	}
+	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), binary.Fd())
+	return binary, errors.Wrap(os.Setenv(commandVariable, path), "naming the command")
+}
+
+// build builds the command into .cache/e2e, with the race detector if the tests have it, and opens it. The packages
+// of a run take turns, and only the first one links: later ones find the file up to date.
 func build() (*os.File, error) {
 	cache, err := lab.CacheDir()
 	if err != nil {
@@ -74,9 +91,5 @@ func build() (*os.File, error) {
 		return nil, errors.Wrapf(err, "building weave-npc: %s", output)
 	}
 	binary, err := os.Open(path)
-	if err != nil {
-		return nil, errors.Wrap(err, "opening the binary")
-	}
-	path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), binary.Fd())
-	return binary, errors.Wrap(os.Setenv(commandVariable, path), "naming the command")
+	return binary, errors.Wrap(err, "opening the binary")
 }

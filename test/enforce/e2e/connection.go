@@ -20,9 +20,10 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
+// Shortly is how long a packet is waited for that must not arrive.
+var Shortly = await.Scaled(100 * time.Millisecond)
+
 const (
-	// Shortly is how long a packet is waited for that must not arrive.
-	Shortly = 100 * time.Millisecond
 	// BackendPort is the TCP port behind Services.
 	BackendPort = 81
 	// OtherPort is another one that hosts of Connections serve.

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
 // Timeout is how long anything may take on a busy machine.
-const Timeout = 30 * time.Second
+var Timeout = await.Scaled(30 * time.Second)
 
 // Daemon is weave-npc on a node.
 type Daemon struct {

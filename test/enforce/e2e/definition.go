@@ -63,4 +63,4 @@ func AdmitAnything(versions []any) {
 }
 
 // KindTimeout is how long a daemon may take to find a kind that was installed while it ran: it asks every 30 to 45 s.
-const KindTimeout = 90 * time.Second
+var KindTimeout = await.Scaled(90 * time.Second)

@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -33,15 +34,15 @@ import (
 // pods, and two hosts that are no pods. A pod and its own node are such a pair as well, except for "!".
 type Wants map[string]string
 
-const (
-	// tcpTimeout is shorter than the first retransmission of a SYN, which would hide a loss.
-	tcpTimeout = 900 * time.Millisecond
+var (
+	// tcpTimeout is shorter than the first retransmission of a SYN, which would hide a loss (not on a slow machine).
+	tcpTimeout = await.Scaled(900 * time.Millisecond)
 	// DeniedTimeout is how long a packet is waited for that must not arrive.
-	DeniedTimeout = 200 * time.Millisecond
+	DeniedTimeout = await.Scaled(200 * time.Millisecond)
 	// Converged is the time within which verdicts must be as wanted, on a busy machine.
-	Converged = 20 * time.Second
+	Converged = await.Scaled(20 * time.Second)
 	// Quiescence is how long they must stay so.
-	Quiescence = 200 * time.Millisecond
+	Quiescence = await.Scaled(200 * time.Millisecond)
 )
 
 // Asking is how the packets of a matrix are sent.
@@ -53,10 +54,10 @@ type Asking struct {
 
 // calmly gives a busy machine time, so that late answers of the test's own servers are no failures. A test's last
 // attempt asks this way.
-func calmly() Asking { return Asking{one: 1, atOnce: 16, allowed: 10 * time.Second} }
+func calmly() Asking { return Asking{one: 1, atOnce: 16, allowed: await.Scaled(10 * time.Second)} }
 
 // Promptly is for all attempts except the last.
-func Promptly() Asking { return Asking{one: 1, atOnce: 128, allowed: 2 * time.Second} }
+func Promptly() Asking { return Asking{one: 1, atOnce: 128, allowed: await.Scaled(2 * time.Second)} }
 
 // Question is one matrix with its wanted verdicts.
 type Question struct {

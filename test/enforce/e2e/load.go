@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -78,9 +79,9 @@ func (w *Cluster) Open(t *testing.T, flows []LoadFlow) *Load {
 		l.done.Wait()
 	})
 	for _, f := range flows {
-		p := lab.Packet{Proto: f.Proto, To: w.Hosts[f.To].Addr(f.Family), Port: f.Port, Timeout: 5 * time.Second}
+		p := lab.Packet{Proto: f.Proto, To: w.Hosts[f.To].Addr(f.Family), Port: f.Port, Timeout: await.Scaled(5 * time.Second)}
 		if f.Denied {
-			p.Timeout = 60 * time.Millisecond
+			p.Timeout = await.Scaled(60 * time.Millisecond)
 		}
 		from := w.Hosts[f.From]
 		l.done.Go(func() { l.run(ctx, f, from, p) })

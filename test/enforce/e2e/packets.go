@@ -11,6 +11,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -85,7 +86,7 @@ func Crosses(t *testing.T, from *lab.Host, packet []byte, to *lab.Host, payload 
 func (w *Cluster) Probe(t *testing.T, from string, p lab.Packet, wanted lab.Verdict) {
 	t.Helper()
 	if p.Timeout == 0 {
-		p.Timeout = 5 * time.Second
+		p.Timeout = await.Scaled(5 * time.Second)
 		if wanted == lab.Dropped {
 			p.Timeout = DeniedTimeout
 		}

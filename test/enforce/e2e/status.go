@@ -50,7 +50,7 @@ func (d *Daemon) GetAt(port int, path string) (status int, body string) {
 func GetFrom(h *lab.Host, url string) (status int, body string) {
 	transport := &http.Transport{DialContext: h.DialContext}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get(url)
+	response, err := (&http.Client{Transport: transport, Timeout: await.Scaled(10 * time.Second)}).Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/enforce/e2e"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -174,7 +175,7 @@ func (m *move) stop(t *testing.T) {
 func (m *move) expectFlow(t *testing.T, from, to string, arrives bool) {
 	t.Helper()
 	e2e.EachFamily(func(family int) {
-		p := lab.Packet{Proto: "tcp", To: m.Hosts[to].Addr(family), Port: 80, Timeout: 5 * time.Second}
+		p := lab.Packet{Proto: "tcp", To: m.Hosts[to].Addr(family), Port: 80, Timeout: await.Scaled(5 * time.Second)}
 		if !arrives {
 			p.Timeout = e2e.DeniedTimeout
 		}

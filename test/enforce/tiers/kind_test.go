@@ -35,7 +35,7 @@ func TestS94_TheKindComesChangesAndGoes(t *testing.T) {
 		for _, d := range w.Daemons {
 			d.Log.Expect(`cluster network policy is invalid.*policy=bad `)
 		}
-		c.WriteClusterPolicy(t, "bad", e2e.Admin("1", e2e.DBAlone,
+		c.WriteClusterPolicy(t, "bad", e2e.Baseline("1", e2e.DBAlone,
 			e2e.Egress("Accept", `{domainNames: [example.com]}`)))
 		for _, d := range w.Daemons {
 			d.AwaitMetric(t, "weavenpc_invalid_cluster_policies 1")

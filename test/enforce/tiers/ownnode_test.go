@@ -67,7 +67,7 @@ func ownNodeTierCases() []e2e.Case {
 			}},
 		}},
 		{Name: "S89_domain_names_fail_closed", Says: []string{said}, Steps: []e2e.Step{
-			{About: "Accept matches nothing", Do: e2e.ClusterPolicy("a", e2e.Admin("1", e2e.WebAlone, `egress: [
+			{About: "Accept matches nothing where no answer gave an address", Do: e2e.ClusterPolicy("a", e2e.Admin("1", e2e.WebAlone, `egress: [
 {action: Accept, to: [{domainNames: ["*.example.com"]}]}, {action: Deny, to: [{namespaces: {}}]}]`)), Want: e2e.EveryProtocol("-web>pods")},
 			{About: "Deny denies all", Do: e2e.ClusterPolicy("a", e2e.Admin("1", e2e.WebAlone,
 				e2e.Egress("Deny", `{domainNames: [example.com]}`))), Want: e2e.EveryProtocol("!web>*")},

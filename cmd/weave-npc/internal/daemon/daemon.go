@@ -142,6 +142,9 @@ func (d *daemon) notReady() string {
 	if why := host.Missing(d.attachment.Interface); why != "" {
 		return why
 	}
+	if err := controller.NamesOf(d.controller).Err(); err != nil {
+		return "domainNames of policies match nothing: " + err.Error()
+	}
 	lookup := d.controller.Lookup()
 	return d.attachment.BypassReason(d.families, func(a netip.Addr) bool { return lookup.NameOf(a) == "node" })
 }

@@ -46,6 +46,7 @@ type options struct {
 	bindAudit                                    time.Duration
 	bindPrefixes, routingNamespaces              []string
 	allowEtherTypes                              []string
+	dns                                          dnsOptions
 	relay                                        relayclient.Config
 }
 
@@ -63,6 +64,7 @@ func defaults() *options {
 		maxListSize:   sharedflags.DefaultMaxListSize,
 		budget:        quota.Default(),
 		nflogGroup:    86,
+		dns:           dnsOptions{queue: 86, clusterDomain: "cluster.local", grace: time.Minute},
 		ulogdPcapSize: 64,
 		metricsAddr:   ":6781",
 		countedPorts:  []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
@@ -86,6 +88,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	o.registerRelay(f)
 	o.registerEnforcement(f)
 	o.registerBinding(f)
+	o.dns.register(f)
 	o.registerBudget(f)
 	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup,
 		"NFLOG group of packets blocked on ingress; the next one is for egress")
@@ -278,9 +281,11 @@ func (o *options) config() (enforce.Config, error) {
 	case o.podInterface != "" && !interfaceName.MatchString(o.podInterface):
 		return c, errors.Errorf("--pod-interface: %q is no name of an interface", o.podInterface)
 	case o.podInterface != "":
-		return c, errors.Wrap(host.CheckPodInterface(o.podInterface), "--pod-interface")
+		if err := host.CheckPodInterface(o.podInterface); err != nil {
+			return c, errors.Wrap(err, "--pod-interface")
+		}
 	}
-	return c, nil
+	return c, o.dns.config(&c)
 }
 
 // parsePrefixes returns the prefixes that a flag has. The error names the flag, and an example.

@@ -19,6 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/binding"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/established"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
 	"github.com/weave-npc/weave-npc/npc/observe/dropped"
@@ -41,6 +42,7 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	binding.NewReporter(r, slog.New(slog.DiscardHandler), nil)
 	registerReports(r, new(ulogd.Stats))
 	registerInputs(r, source.Source{})
+	registerNames(r, domainnames.NewNames())
 	registerRelay(r, new(relayclient.Stats))
 	registerReadiness(r, func() string { return "" })
 	dropped.NewReporter(m.Lookup(), nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})

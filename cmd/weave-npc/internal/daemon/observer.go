@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/daemon/httpserver"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/observe/dropped"
 	"github.com/weave-npc/weave-npc/npc/observe/recorder"
@@ -42,6 +43,7 @@ func (d *daemon) newObserver() (*observer, error) {
 	registerReports(d.registry, x.reports.Stats)
 	registerReadiness(d.registry, notReady)
 	registerInputs(d.registry, d.source)
+	registerNames(d.registry, controller.NamesOf(d.controller))
 	if d.relay != nil {
 		registerRelay(d.registry, d.relay.Stats())
 	}

@@ -100,7 +100,9 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 		return followAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
 	})
 	tasks.Go(func() error { return d.uplinks.Run(ctx) })
+	tasks.Go(func() error { return d.learn(ctx) })
 	tasks.Go(func() error { return d.followModules(ctx) })
+	tasks.Go(func() error { return host.FollowRedirects(ctx, d.log) })
 	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
 	if len(d.config.PodRanges) == 0 {
 		tasks.Go(func() error {

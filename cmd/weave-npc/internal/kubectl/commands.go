@@ -13,5 +13,5 @@ import (
 // Commands returns those that are the same on a node and elsewhere.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{diff.New(), check.New(), who.CanReach(), who.WhatReaches(), replayCommand(),
-		recordings.Propose(), cli.VersionCommand()}
+		recordings.Propose(), convertCommand(), cli.VersionCommand()}
 }

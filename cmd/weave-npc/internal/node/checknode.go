@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +21,8 @@ type kernelReport struct {
 	Missing []string `json:"missing"`
 	// Enforces is false if no policy can be enforced.
 	Enforces bool `json:"enforces"`
+	// Redirects are the interfaces whose packets may not pass FORWARD.
+	Redirects []string `json:"redirects"`
 }
 
 func checkNodeCommand() *cobra.Command {
@@ -29,7 +33,8 @@ func checkNodeCommand() *cobra.Command {
 		Use:   "check-node",
 		Short: short,
 		Long: short + ", by sets\nand rules that it makes and removes, and that no packet meets.\n\n" +
-			"The exit status is 1 if something is missing.",
+			"The exit status is 1 if something is missing. It also warns of programs of tc and XDP that may\n" +
+			"send packets past FORWARD.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := output.Check(); err != nil {
@@ -46,19 +51,17 @@ func checkNodeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output.Name == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(kernelReport{b, append([]string{}, lack.Modules...), lack.Enforces})
-			} else if text := lack.String(); text != "" {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "iptables-%s: %s\n", b, text)
-			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "iptables-%s: the kernel has what policies need\n", b)
+			redirects, err := host.FindRedirects()
+			if err != nil {
+				return err
 			}
-			if err == nil && len(lack.Modules) > 0 {
-				err = cli.ErrNo
+			if err := printKernel(cmd.OutOrStdout(), output.Name, b, lack, redirects); err != nil {
+				return err
 			}
-			return err
+			if len(lack.Modules) > 0 {
+				return cli.ErrNo
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -66,4 +69,20 @@ func checkNodeCommand() *cobra.Command {
 	sharedflags.Backend(f, &backend)
 	output.Register(f, "text or json", "text", "json")
 	return cmd
+}
+
+// printKernel prints what was found out about the kernel.
+func printKernel(out io.Writer, format string, b iptables.Backend, lack host.Lack, redirects host.Redirects) error {
+	if format == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(kernelReport{b, append([]string{}, lack.Modules...), lack.Enforces,
+			append([]string{}, redirects...)})
+	}
+	text := cmp.Or(lack.String(), "the kernel has what policies need")
+	if warning := redirects.String(); warning != "" {
+		text += "\nwarning: " + warning
+	}
+	_, err := fmt.Fprintf(out, "iptables-%s: %s\n", b, text)
+	return err
 }

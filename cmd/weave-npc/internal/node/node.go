@@ -86,6 +86,7 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 			MaxListSize: n.maxListSize, LegacyNetpol: c.LegacyNetpol, ForwardJump: true, AllowAction: "ACCEPT",
 			AllowMcast: true})
 		s.objects.Deliver(m)
+		s.cluster.SetLearned(s.Learned())
 		s.Describe(kernel.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
 	}
 	return s, s.Check(s.name)

@@ -166,7 +166,7 @@ func peerKey(c policy.Peer) string {
 	if c.Block != nil {
 		return fmt.Sprint(c.Block.CIDR, c.Block.Except)
 	}
-	return c.Namespace + part("\nnodes ", c.Nodes) + part("\nnamespaces ", c.Namespaces) + part("\npods ", c.Pods)
+	return c.Namespace + c.Name + part("\nnodes ", c.Nodes) + part("\nnamespaces ", c.Namespaces) + part("\npods ", c.Pods)
 }
 
 // Relation is which ends allow flows to and from which others, for one service.

@@ -29,7 +29,8 @@ func (t *Tiers) Assign() []*index.Pod {
 			ls.distribute(t.base, func(p *index.Pod) { moved[p] = struct{}{} })
 		}
 	}
-	if t.closed.follow(t.tables, t.ActiveTiers().Node) {
+	names, closed := t.names.follow(t, ordered), t.closed.follow(t.tables, t.ActiveTiers().Node)
+	if names || closed {
 		for p := range t.pods {
 			moved[p] = struct{}{}
 		}
@@ -114,6 +115,7 @@ func (t *Tiers) Prune() {
 		}
 	}
 	t.closed.prune(func() bool { return t.ActiveTiers().Node })
+	t.names.prune(t)
 }
 
 // rank assigns roles to the sets of the rules of policies, which are in order: the action of the rule, and its rank.

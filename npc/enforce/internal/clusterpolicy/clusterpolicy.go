@@ -36,6 +36,9 @@ type Tiers struct {
 	lists    [len(policy.Tiers)][len(npc.Directions)]*lists
 	counts   counts
 	closed   closed
+	names    names
+	// resolvers are those that the operator trusts.
+	resolvers []netip.AddrPort
 	// held is what rules evaluate that were found in the kernel and stay because input is missing.
 	held rules.ActiveTiers
 	// changed are the pods that may have other lists, or lists with other rules.
@@ -49,9 +52,10 @@ type podState struct {
 	assignment
 }
 
-// New returns Tiers without policies.
-func New(x *index.Index, tables [len(npc.Families)]*dataplane.Table, base *rules.Base) *Tiers {
-	t := &Tiers{index: x, tables: tables, base: base, policies: map[string]*enforced{},
+// New returns Tiers without policies. The resolvers are those that the operator trusts beside the cluster's own.
+func New(x *index.Index, tables [len(npc.Families)]*dataplane.Table, base *rules.Base,
+	resolvers []netip.AddrPort) *Tiers {
+	t := &Tiers{index: x, tables: tables, base: base, resolvers: resolvers, policies: map[string]*enforced{},
 		pods:    map[*index.Pod]*podState{},
 		changed: map[*podState]struct{}{}, reports: enforce.NewInvalidPolicies()}
 	for _, tier := range policy.Tiers {
@@ -79,7 +83,7 @@ func (t *Tiers) ActiveTiers() (j rules.ActiveTiers) {
 			j.Lists[tier][d] = t.lists[tier][d].leads()
 		}
 	}
-	j.Node = t.counts.node > 0 || t.held.Node
+	j.Node, j.Names = t.counts.node > 0 || t.held.Node, t.names.text
 	return j
 }
 
@@ -269,6 +273,9 @@ func (t *Tiers) Memberships(p *index.Pod, isolated [len(npc.Directions)]bool, co
 					out = c.memberships(f, e, out)
 				}
 			}
+		}
+		if t.names.pods[f] != nil && len(st.names()) > 0 && !contest.Denied[npc.Egress] {
+			out = append(out, index.Membership{Set: t.names.pods[f], Entry: e})
 		}
 		if t.closed[f] != nil && (contest.Node ||
 			(contest.Denied[npc.Egress] || p.Unlabelled) && st.DeniesNode(isolated)) {

@@ -32,7 +32,8 @@ type Sets struct {
 	nodes              *nodes
 }
 
-// fixedSets are sets whose members follow from their specification alone: address blocks, and lists of peers.
+// fixedSets are sets whose members follow from their specification alone: address blocks, and lists of peers. Others
+// fill those of domain names.
 type fixedSets struct {
 	id     string
 	sets   [len(npc.Families)]*dataplane.Set // nil for a family that they are not of
@@ -95,7 +96,7 @@ func (x *Sets) Deprovision(p Provisioned, user *dataplane.Owner) {
 	}
 }
 
-// addFixed makes the sets of address blocks or of a list of peers.
+// addFixed makes the sets of address blocks, of domain names or of a list of peers.
 func (x *Sets) addFixed(s rules.Set) *fixedSets {
 	out := &fixedSets{id: s.ID, owners: map[*dataplane.Owner]struct{}{}}
 	switch spec := s.SetSpec.(type) {
@@ -105,6 +106,10 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 		for _, e := range spec.Entries {
 			out.sets[f].Add(ipset.Net(e.Prefix),
 				ipset.Attr{Comment: iptables.Comment(spec.About(e)), NoMatch: e.NoMatch})
+		}
+	case rules.NamesSpec:
+		for f, t := range x.tables {
+			out.sets[f] = t.Sets.AddLearned(s.Name(t.Family), spec.String())
 		}
 	case rules.UnionSpec:
 		for f, t := range x.tables {
@@ -121,13 +126,12 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 
 // set returns a set that was provisioned; nil if it has none of the family.
 func (x *Sets) set(s rules.Set, f npc.Family) *dataplane.Set {
-	if sel := x.selectors[s.ID]; sel != nil {
+	switch sel, of, nodes := x.selectors[s.ID], x.fixed[s.ID], x.nodes.sets[s.ID]; {
+	case sel != nil:
 		return sel.sets[f]
-	}
-	if of := x.nodes.sets[s.ID]; of != nil {
-		return of.sets[f]
-	}
-	if of := x.fixed[s.ID]; of != nil {
+	case nodes != nil:
+		return nodes.sets[f]
+	case of != nil:
 		return of.sets[f]
 	}
 	return nil

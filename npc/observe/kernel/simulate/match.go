@@ -26,6 +26,10 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 			}
 			return slices.Contains(states, state) || p.DNAT && slices.Contains(states, "DNAT")
 		}
+	case "--ctdir":
+		return func(*Table, Packet) bool { return args[0] == "ORIGINAL" } // of a packet that opens a connection
+	case "--hex-string":
+		return func(*Table, Packet) bool { return false } // it has no data
 	case "-s":
 		return func(_ *Table, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Src) }
 	case "-d":

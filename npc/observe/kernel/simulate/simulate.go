@@ -156,8 +156,8 @@ func (t *Table) walk(chain string, p Packet, v *PacketTrace, depth int) (bool, e
 		v.Trace = append(v.Trace, step)
 		switch r.target {
 		case "", "MARK":
-		case "ACCEPT", "DROP", "REJECT":
-			v.Accepted, v.By = r.target == "ACCEPT", chain+" "+text
+		case "ACCEPT", "NFQUEUE", "DROP", "REJECT": // what is queued passes later
+			v.Accepted, v.By = r.target == "ACCEPT" || r.target == "NFQUEUE", chain+" "+text
 			return true, nil
 		case "RETURN":
 			return false, nil
@@ -239,7 +239,7 @@ func parse(text string) (rule, error) {
 		switch option {
 		case "-j", "-g":
 			r.target, r.goes = args[0], option == "-g"
-			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK", "REJECT"}, args[0]) {
+			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK", "REJECT", "NFQUEUE"}, args[0]) {
 				r.jump = args[0]
 			}
 		case "-p":
@@ -275,10 +275,11 @@ var arguments = map[string]int{
 	"--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--set-xmark": 1,
 	"--reject-with": 1, "--mark": 1, "--tcp-flags": 2,
 	"--match-set": 2, "-p": 1,
-	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1,
+	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "--ctdir": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1,
 	"--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1, "--helper": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1, "--pkt-type": 1,
 	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1,
+	"--hex-string": 1, "--algo": 1, "--icase": 0, "--queue-num": 1,
 	"--hashlimit-htable-expire": 1, "--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
 

@@ -121,7 +121,7 @@ func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared,
 				spelling.Escape(path), spelling.Escape(revision))
 			return snapshot.Declare(snapshot.Objects{}), nil
 		}
-		if d, err = snapshot.OfFiles(files).Declared(); err != nil {
+		if d, err = snapshot.OfFiles(revision+":"+path, files).Declared(); err != nil {
 			return d, err
 		}
 	}

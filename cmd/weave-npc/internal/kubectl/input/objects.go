@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -35,11 +34,12 @@ type ObjectFlags struct {
 	// Enforced asks for the pods that nodes enforce policies for, without those that stand for workloads.
 	Enforced bool
 
-	preview stagedFlags
-	legacy  *pflag.Flag
-	scope   *pflag.Flag         // --namespace; nil for commands without it
-	opened  *snapshot.Manifests // nil before they are
-	nodes   *Nodes              // nil before objects of an API server are read
+	manifests ManifestsFlags
+	preview   stagedFlags
+	legacy    *pflag.Flag
+	scope     *pflag.Flag         // --namespace; nil for commands without it
+	opened    *snapshot.Manifests // nil before they are
+	nodes     *Nodes              // nil before objects of an API server are read
 	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read
 	// then.
 	partly bool
@@ -85,10 +85,9 @@ func (c *ObjectFlags) namespaces() []string {
 // Register registers the flags.
 func (c *ObjectFlags) Register(f *pflag.FlagSet) {
 	c.registerServer(f)
-	f.StringVarP(&c.Manifests, "manifests", "f", "",
-		"directory or file to read namespaces, pods, workloads and policies from, "+
-			"or - for standard input, instead of an API server")
-	cli.File(f, "manifests")
+	c.manifests.Path = &c.Manifests
+	c.manifests.Register(f, "directory or file to read namespaces, pods, workloads and policies from, "+
+		"or - for standard input, instead of an API server")
 	c.registerMeaning(f)
 }
 
@@ -128,23 +127,6 @@ func (c *ObjectFlags) namespace() string {
 		return ""
 	}
 	return c.scope.Value.String()
-}
-
-// Named returns an end of a connection with the namespace of --namespace if it is the name of a pod or of a Service
-// without one.
-func (c *ObjectFlags) Named(end string) string {
-	_, err := netip.ParseAddr(end)
-	name, isService := strings.CutPrefix(end, "svc/")
-	switch of := c.namespace(); {
-	case of == "" || name == "" || err == nil || strings.Contains(name, "/"):
-		return end
-	case isService && !strings.Contains(name, "."):
-		return end + "." + of
-	case isService:
-		return end
-	default:
-		return of + "/" + name
-	}
 }
 
 // Read reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
@@ -218,11 +200,12 @@ func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
 // open opens the manifests, once.
 func (c *ObjectFlags) open() (_ *snapshot.Manifests, err error) {
 	if c.opened == nil {
-		if c.opened, err = snapshot.Open(c.Manifests, c.Stdin); err == nil {
+		c.manifests.Path = &c.Manifests // some commands have an argument in place of the flag
+		if c.opened, err = c.manifests.Open(c.Stdin); err == nil {
 			c.opened.Namespace = c.namespace()
 		}
 	}
-	return c.opened, errors.Wrap(err, "--manifests")
+	return c.opened, err
 }
 
 // Network reads what leads to pods: Services, nodes and ranges of addresses.

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // TestReadPartly shows which namespaces are read where the user may not read all: those that are asked about, if
@@ -17,5 +19,40 @@ func TestReadPartly(t *testing.T) {
 		"No_Name/x", "../etc")
 	if got := strings.Join(c.namespaces(), " "); got != "dev ops pay prod shop test" {
 		t.Errorf("it reads %s", got)
+	}
+}
+
+// TestNamed has names as kubectl has them, and those with a namespace.
+func TestNamed(t *testing.T) {
+	for _, c := range []struct{ end, without, within string }{
+		{"pod/web", "default/web", "shop/web"},
+		{"po/web", "default/web", "shop/web"},
+		{"pods/web", "default/web", "shop/web"},
+		{"svc/redis-cart", "svc/redis-cart.default", "svc/redis-cart.shop"},
+		{"services/db", "svc/db.default", "svc/db.shop"},
+		{"service/db.pay", "svc/db.pay", "svc/db.pay"},
+		{"svc/pay/db", "svc/pay/db", "svc/pay/db"},
+		{"deploy/web", "default/Deployment/web", "shop/Deployment/web"},
+		{"deployments.apps/web", "default/Deployment/web", "shop/Deployment/web"},
+		{"StatefulSet/db", "default/StatefulSet/db", "shop/StatefulSet/db"},
+		{"cj/clean", "default/CronJob/clean", "shop/CronJob/clean"},
+		{"web", "web", "shop/web"},
+		{"pay/db", "pay/db", "pay/db"},
+		{"pay/Deployment/db", "pay/Deployment/db", "pay/Deployment/db"},
+		{"10.32.0.1", "10.32.0.1", "10.32.0.1"},
+		{"", "", ""},
+		{"deploy/", "deploy/", "deploy/"},
+	} {
+		for namespace, want := range map[string]string{"": c.without, "shop": c.within} {
+			o := ObjectFlags{}
+			f := pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.RegisterAll(f)
+			if err := f.Parse([]string{"-f", "manifests", "-n", namespace}); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.Named(c.end); got != want {
+				t.Errorf("%s in %q: %s, want %s", c.end, namespace, got, want)
+			}
+		}
 	}
 }

@@ -9,22 +9,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/npc/analysis/propose"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
-	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // proposer is propose with the values of its flags.
 type proposer struct {
 	Recording
 	request   propose.Request
-	manifests string
+	path      string // of the manifests
+	manifests input.ManifestsFlags
 }
 
 // Propose returns the command propose.
 func Propose() *cobra.Command {
 	p := &proposer{}
+	p.manifests.Path = &p.path
 	cmd := &cobra.Command{
 		Use: "propose -n NAMESPACE --flows FILE",
 		Short: "Propose network policies that allow the recorded connections of a namespace, " +
@@ -44,10 +46,8 @@ func Propose() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&p.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
 	p.Register(f)
-	f.StringVarP(&p.manifests, "manifests", "f", "",
-		"directory or file to read further pods and workloads, their named ports and the names of present "+
-			"policies from, or - for standard input")
-	cli.File(f, "manifests")
+	p.manifests.Register(f, "directory or file to read further pods and workloads, their named ports and the names of "+
+		"present policies from, or - for standard input")
 	f.IntVar(&p.request.Limit, "limit", 8,
 		"maximum number of address ranges in a rule; a rule with both families may have two")
 	f.BoolVar(&p.request.All, "all", false,
@@ -60,9 +60,9 @@ func Propose() *cobra.Command {
 
 // known reads the cluster of the manifests.
 func (p *proposer) known(stdin io.Reader) (*cluster.View, error) {
-	manifests, err := snapshot.Open(p.manifests, stdin)
+	manifests, err := p.manifests.Open(stdin)
 	if err != nil {
-		return nil, errors.Wrap(err, "--manifests")
+		return nil, err
 	}
 	objects, err := manifests.WithWorkloads()
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 	if p.request.Records, err = p.Read(in, stderr); err != nil {
 		return err
 	}
-	if p.manifests != "" {
+	if p.path != "" {
 		if p.request.Known, err = p.known(p.Rest(in)); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
 // Jump is a desired rule in a builtin chain that jumps to another chain, together with what is known of the kernel's.
@@ -34,11 +35,10 @@ func New(chain, leadsTo string, rule iptables.Rule) *Jump {
 	return &Jump{chain: chain, leadsTo: leadsTo, rule: rule}
 }
 
-// Chain returns the builtin chain.
-func (j *Jump) Chain() string { return j.chain }
-
-// LeadsTo returns the chain that the rule jumps to.
-func (j *Jump) LeadsTo() string { return j.leadsTo }
+// EvaluatesNode reports whether the jump has packets to the node itself evaluated.
+func (j *Jump) EvaluatesNode() bool {
+	return j.chain == naming.NodeHookChain && j.leadsTo != naming.TerminateChain
+}
 
 // Want makes the jump desired or not.
 func (j *Jump) Want(wanted bool) { j.wanted = wanted }

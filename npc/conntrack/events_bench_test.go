@@ -1,4 +1,4 @@
-package events
+package conntrack
 
 import (
 	"encoding/binary"
@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // batch is how many connections are opened before their events are read.
@@ -36,7 +34,7 @@ func BenchmarkEvents(b *testing.B) {
 			with := s.send(packets)
 			seen := 0
 			read = append(read, onThread(func() {
-				_ = s.reader.read(func(all []Connection) { seen += len(all) })
+				_ = s.reader.read(func(all []Opened) { seen += len(all) })
 			})/batch)
 			s.reader.Close()
 			if seen < batch || s.reader.Lost() > 0 {
@@ -92,7 +90,7 @@ func BenchmarkReplied(b *testing.B) {
 	for b.Loop() {
 		err := s.node.Do(func() (err error) {
 			found = 0
-			took = onThread(func() { err = Replied(func(Connection) { found++ }) })
+			took = onThread(func() { err = Replied(func(Opened) { found++ }) })
 			return err
 		})
 		if err != nil {
@@ -173,7 +171,7 @@ func (s *scene) sink(b *testing.B) {
 func (s *scene) subscribe(b *testing.B) {
 	b.Helper()
 	if err := s.node.Do(func() (err error) {
-		s.reader, err = Open()
+		s.reader, err = OpenEvents()
 		return err
 	}); err != nil {
 		b.Fatal(err)
@@ -241,11 +239,11 @@ func talk(listener int, to unix.Sockaddr) error {
 	return err
 }
 
-func (s *scene) subscriptions(b *testing.B, groups []int) (all []*conntrack.Subscription) {
+func (s *scene) subscriptions(b *testing.B, groups []int) (all []*subscription) {
 	b.Helper()
 	err := s.node.Do(func() error {
 		for _, g := range groups {
-			opened, err := conntrack.Subscribe(g, bufferSize)
+			opened, err := subscribe(g, bufferSize)
 			if err != nil {
 				return err
 			}
@@ -260,16 +258,16 @@ func (s *scene) subscriptions(b *testing.B, groups []int) (all []*conntrack.Subs
 }
 
 // drain reads the events of subscriptions, and closes them.
-func drain(b *testing.B, all []*conntrack.Subscription) {
+func drain(b *testing.B, all []*subscription) {
 	b.Helper()
 	for _, s := range all {
 		for ok := true; ok; {
 			var err error
-			if _, ok, err = s.Next(); err != nil {
+			if _, ok, err = s.next(); err != nil {
 				b.Fatal(err)
 			}
 		}
-		s.Close()
+		s.close()
 	}
 }
 

@@ -1,4 +1,4 @@
-package events
+package conntrack
 
 import (
 	"context"
@@ -12,11 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
-
-func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 // scene is a node with two pods and a reader of its events.
 type scene struct {
@@ -24,7 +22,7 @@ type scene struct {
 	harness *lab.Network
 	node    *lab.Node
 	web, db *lab.Pod
-	reader  *Reader
+	reader  *EventReader
 }
 
 func newScene(t testing.TB) *scene {
@@ -54,7 +52,7 @@ func newScene(t testing.TB) *scene {
 		s.rule(command, "-A FORWARD -p tcp --dport 81 -j DROP")
 	}
 	err = s.node.Do(func() (err error) {
-		s.reader, err = Open()
+		s.reader, err = OpenEvents()
 		return err
 	})
 	if err != nil {
@@ -72,11 +70,11 @@ func (s *scene) rule(command, args string) {
 }
 
 // read returns what came since the last call.
-func (s *scene) read() (all []Connection) {
+func (s *scene) read() (all []Opened) {
 	s.Helper()
 	for {
 		n := len(all)
-		if err := s.reader.read(func(c []Connection) { all = append(all, c...) }); err != nil {
+		if err := s.reader.read(func(c []Opened) { all = append(all, c...) }); err != nil {
 			s.Fatal(err)
 		}
 		if n == len(all) {
@@ -87,7 +85,7 @@ func (s *scene) read() (all []Connection) {
 
 func (s *scene) probe(from *lab.Host, p lab.Packet, want lab.Verdict) {
 	s.Helper()
-	p.Timeout = 500 * time.Millisecond
+	p.Timeout = await.Scaled(500 * time.Millisecond)
 	if got, err := from.Probe(s.Context(), p); err != nil || got != want {
 		s.Fatalf("%s %s/%d: %v, %v, want %v", p.To, p.Proto, p.Port, got, err, want)
 	}
@@ -106,31 +104,31 @@ func TestS99_NewConnections(t *testing.T) {
 		packet lab.Packet
 		from   *lab.Host
 		result lab.Verdict
-		want   []Connection
+		want   []Opened
 	}{
 		{"tcp", lab.Packet{Proto: "tcp", To: s.db.Addr4(), Port: 80}, s.web.Host, lab.Allowed,
-			[]Connection{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
+			[]Opened{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
 		{"tcp, IPv6", lab.Packet{Proto: "tcp", To: s.db.Addr6(), Port: 80}, s.web.Host, lab.Allowed,
-			[]Connection{{s.web.Addr6(), s.db.Addr6(), unix.IPPROTO_TCP, 80}}},
+			[]Opened{{s.web.Addr6(), s.db.Addr6(), unix.IPPROTO_TCP, 80}}},
 		{"refused", lab.Packet{Proto: "tcp", To: s.db.Addr4(), Port: 82}, s.web.Host, lab.Refused,
-			[]Connection{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 82}}},
+			[]Opened{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 82}}},
 		{"dropped", lab.Packet{Proto: "tcp", To: s.db.Addr4(), Port: 81}, s.web.Host, lab.Dropped, nil},
 		{"udp", lab.Packet{Proto: "udp", To: s.db.Addr4(), Port: 53}, s.web.Host, lab.Allowed,
-			[]Connection{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_UDP, 53}}},
+			[]Opened{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_UDP, 53}}},
 		{"sctp", lab.Packet{Proto: "sctp", To: s.db.Addr4(), Port: 9999}, s.web.Host, lab.Allowed,
-			[]Connection{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_SCTP, 9999}}},
+			[]Opened{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_SCTP, 9999}}},
 		{"ping", lab.Packet{Proto: "icmp", To: s.db.Addr4()}, s.web.Host, lab.Allowed,
-			[]Connection{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_ICMP, 0}}},
+			[]Opened{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_ICMP, 0}}},
 		{"through a Service", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, s.web.Host, lab.Allowed,
-			[]Connection{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
+			[]Opened{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
 		{"from the node", lab.Packet{Proto: "tcp", To: s.db.Addr4(), Port: 80}, s.node.Host, lab.Allowed,
-			[]Connection{{s.node.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
+			[]Opened{{s.node.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s.TB = t
 			s.read()
 			s.probe(test.from, test.packet, test.result)
-			got := slices.DeleteFunc(s.read(), func(c Connection) bool { return c.Protocol == unix.IPPROTO_ICMPV6 })
+			got := slices.DeleteFunc(s.read(), func(c Opened) bool { return c.Protocol == unix.IPPROTO_ICMPV6 })
 			if test.name == "from the node" {
 				got[0].Src = got[0].Src.Unmap()
 				test.want[0].Src = got[0].Src // any address of the node's
@@ -176,11 +174,11 @@ func TestReplied(t *testing.T) {
 	s.probe(s.web.Host, lab.Packet{Proto: "udp", To: s.db.Addr6(), Port: 53}, lab.Allowed)
 	s.probe(s.web.Host, lab.Packet{Proto: "tcp", To: s.db.Addr4(), Port: 82}, lab.Refused)
 	flood(t, s.web.Host, netip.AddrPortFrom(s.db.Addr4(), 5000), 500)
-	found := map[Connection]int{}
-	if err := s.node.Do(func() error { return Replied(func(c Connection) { found[c]++ }) }); err != nil {
+	found := map[Opened]int{}
+	if err := s.node.Do(func() error { return Replied(func(c Opened) { found[c]++ }) }); err != nil {
 		t.Fatal(err)
 	}
-	for c, want := range map[Connection]int{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}: 1, {s.web.Addr6(), s.db.Addr6(), unix.IPPROTO_UDP, 53}: 1,
+	for c, want := range map[Opened]int{{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}: 1, {s.web.Addr6(), s.db.Addr6(), unix.IPPROTO_UDP, 53}: 1,
 		{s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 82}: 0, {s.web.Addr4(), s.db.Addr4(), unix.IPPROTO_UDP, 5000}: 0} {
 		if found[c] != want {
 			t.Errorf("%v: %d, want %d", c, found[c], want)
@@ -193,7 +191,7 @@ func TestS99_LossesAreCountedExactly(t *testing.T) {
 	s := newScene(t)
 	s.reader.Close()
 	err := s.node.Do(func() (err error) {
-		s.reader.subscription, err = conntrack.Subscribe(unix.NFNLGRP_CONNTRACK_NEW, 16<<10)
+		s.reader.subscription, err = subscribe(unix.NFNLGRP_CONNTRACK_NEW, 16<<10)
 		return err
 	})
 	if err != nil {
@@ -262,10 +260,10 @@ func TestBlindness(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	s := newScene(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan Connection, 100)
+	got := make(chan Opened, 100)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.reader.Run(ctx, func(all []Connection) {
+		ended <- s.reader.Run(ctx, func(all []Opened) {
 			for _, c := range all {
 				got <- c
 			}
@@ -282,7 +280,7 @@ func TestRunEnds(t *testing.T) {
 		t.Error(err)
 	}
 	s.reader.blind = func() error { return os.ErrInvalid }
-	if err := s.reader.Run(t.Context(), func([]Connection) {}); err != os.ErrInvalid {
+	if err := s.reader.Run(t.Context(), func([]Opened) {}); err != os.ErrInvalid {
 		t.Error(err)
 	}
 }

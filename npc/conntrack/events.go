@@ -1,10 +1,4 @@
-// Package events reports new connections of the kernel's connection tracking: those whose first packet was accepted.
-//
-//	r, err := events.Open()
-//	err = r.Run(ctx, func(opened []events.Connection) { ... })
-//
-// A connection whose first packet was dropped gives no event. The package knows nothing about pods or policies.
-package events
+package conntrack
 
 import (
 	"context"
@@ -16,8 +10,6 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
-
-	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 const (
@@ -30,35 +22,35 @@ const (
 	setting = "/proc/sys/net/netfilter/nf_conntrack_events"
 )
 
-// Connection is a new connection as the FORWARD chain saw it, after the destination and before the source was
+// Opened is a new connection as the FORWARD chain saw it, after the destination and before the source was
 // translated.
-type Connection struct {
+type Opened struct {
 	Src, Dst netip.Addr
 	// Protocol is the IP protocol number, and Port the destination's port, 0 of a protocol without ports.
 	Protocol uint8
 	Port     uint16
 }
 
-// Reader reads events in the network namespace of the thread that opened it.
-type Reader struct {
-	subscription *conntrack.Subscription
-	opened       []Connection
+// EventReader reads events in the network namespace of the thread that opened it.
+type EventReader struct {
+	subscription *subscription
+	opened       []Opened
 	blind        func() error
 	lost         atomic.Uint64
 	resumed      atomic.Uint64
 	unsynced     atomic.Uint64
 }
 
-// Open subscribes to the events of new connections.
-func Open() (*Reader, error) {
+// OpenEvents subscribes to the events of new connections.
+func OpenEvents() (*EventReader, error) {
 	if err := blind(setting); err != nil {
 		return nil, err
 	}
-	s, err := conntrack.Subscribe(unix.NFNLGRP_CONNTRACK_NEW, bufferSize)
+	s, err := subscribe(unix.NFNLGRP_CONNTRACK_NEW, bufferSize)
 	if err != nil {
 		return nil, errors.Wrap(err, "subscribing to the events of connection tracking")
 	}
-	return &Reader{subscription: s, blind: func() error { return blind(setting) }}, nil
+	return &EventReader{subscription: s, blind: func() error { return blind(setting) }}, nil
 }
 
 // blind returns an error if the kernel gives no events.
@@ -79,21 +71,21 @@ func blind(path string) error {
 }
 
 // Close ends the subscription.
-func (r *Reader) Close() { r.subscription.Close() }
+func (r *EventReader) Close() { r.subscription.close() }
 
 // Lost returns how many events the kernel dropped because they were not read in time.
-func (r *Reader) Lost() uint64 { return r.lost.Load() }
+func (r *EventReader) Lost() uint64 { return r.lost.Load() }
 
 // Resumed returns how many TCP connections were taken up in the middle. They may be older than the node's memory of
 // them, and which end opened them is not known.
-func (r *Reader) Resumed() uint64 { return r.resumed.Load() }
+func (r *EventReader) Resumed() uint64 { return r.resumed.Load() }
 
 // Unsynced returns how many events could not be understood.
-func (r *Reader) Unsynced() uint64 { return r.unsynced.Load() }
+func (r *EventReader) Unsynced() uint64 { return r.unsynced.Load() }
 
 // Run passes on the new connections of each period until the context ends, or until there are no events any more. The
 // slice is valid until handle returns.
-func (r *Reader) Run(ctx context.Context, handle func(opened []Connection)) error {
+func (r *EventReader) Run(ctx context.Context, handle func(opened []Opened)) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	const looks = int(time.Second / period)
@@ -115,11 +107,11 @@ func (r *Reader) Run(ctx context.Context, handle func(opened []Connection)) erro
 }
 
 // read empties the kernel's queue once. It returns even if events arrive faster than they are handled.
-func (r *Reader) read(handle func([]Connection)) error {
+func (r *EventReader) read(handle func([]Opened)) error {
 	r.opened = r.opened[:0]
 	for len(r.opened) < maxBatch {
-		e, ok, err := r.subscription.Next()
-		if errors.Is(err, conntrack.ErrMalformed) {
+		e, ok, err := r.subscription.next()
+		if errors.Is(err, errMalformed) {
 			r.unsynced.Add(1)
 			continue
 		}
@@ -134,7 +126,7 @@ func (r *Reader) read(handle func([]Connection)) error {
 	if len(r.opened) > 0 {
 		handle(r.opened)
 	}
-	lost, err := r.subscription.Dropped()
+	lost, err := r.subscription.dropped()
 	r.lost.Add(lost)
 	return err
 }
@@ -143,27 +135,17 @@ func (r *Reader) read(handle func([]Connection)) error {
 const maxBatch = 16384
 
 // add takes in an event.
-func (r *Reader) add(e *conntrack.Entry) {
+func (r *EventReader) add(e *Entry) {
 	switch {
-	case e.Zone != 0 || e.Expected():
+	case e.Zone != 0 || e.expected():
 		// Another table's, or an expected connection of a conntrack helper, which no rule evaluates.
-	case e.Protocol == unix.IPPROTO_TCP && !e.SYNSent():
+	case e.Protocol == unix.IPPROTO_TCP && !e.synSent():
 		r.resumed.Add(1)
 	default:
 		r.opened = append(r.opened, connection(e))
 	}
 }
 
-func connection(e *conntrack.Entry) Connection {
-	return Connection{Src: e.Source, Dst: e.Destination, Protocol: e.Protocol, Port: e.Port}
-}
-
-// Replied lists the connections in the kernel's table that both ends have sent packets of. What comes and goes
-// meanwhile may be missing. Zones other than the node's own are left out.
-func Replied(each func(Connection)) error {
-	return conntrack.Replied(func(e conntrack.Entry) {
-		if e.Zone == 0 {
-			each(connection(&e))
-		}
-	})
+func connection(e *Entry) Opened {
+	return Opened{Src: e.Source, Dst: e.Destination, Protocol: e.Protocol, Port: e.Port}
 }

@@ -1,0 +1,349 @@
+package domainnames
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// evaluated is a packet with its verdict, which depends on whether the sets take its facts.
+type evaluated struct {
+	decision
+	flow  flow
+	facts []fact
+	// malformed is set if no pod can read the packet either.
+	malformed bool
+}
+
+// read waits for packets and gives them their verdicts once their addresses are in the sets. What the controller sets
+// before it writes the rules that queue a packet is taken over before that packet is looked at.
+func (l *Learner) read() error {
+	var packets [][]byte
+	var ids []uint32
+	err := l.queue.receive(func(id uint32, raw []byte) {
+		packets, ids = append(packets, bytes.Clone(raw)), append(ids, id)
+	})
+	now := time.Now()
+	l.update(now)
+	if len(packets) == 0 {
+		return err
+	}
+	batch := make([]evaluated, len(packets))
+	for i, raw := range packets {
+		batch[i] = l.evaluate(raw, now)
+		batch[i].id = ids[i]
+	}
+	l.note("verdicts", l.queue.decide(l.learn(batch, now)), "DNS answers get no verdicts")
+	l.deleteGone()
+	return err
+}
+
+// evaluate finds the facts in a packet.
+func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
+	p, err := parsePacket(raw)
+	if err != nil {
+		e.verdict, e.malformed = drop, true
+		return e
+	}
+	pod := p.to.Addr()
+	e.flow = flow{p.from, p.to}
+	if keys, known := l.Names.inputs.lookup(pod); known && len(keys) == 0 {
+		l.streams.remove(e.flow) // it is followed no longer
+		return e
+	}
+	take := func(message []byte) { e.facts = append(e.facts, l.facts(message, p.from.Addr(), now)...) }
+	if p.proto == unix.IPPROTO_UDP {
+		take(p.payload)
+	} else if e.verdict = l.streams.take(p, now, take); e.verdict == reset {
+		e.reset, e.facts = p.reset(), nil
+	}
+	e.facts = l.subject(pod, e.facts)
+	return e
+}
+
+// facts returns what a message says about names of lists. Which lists these are is left open.
+func (l *Learner) facts(message []byte, resolver netip.Addr, now time.Time) (out []fact) {
+	r, ok := parseReply(message)
+	if !ok {
+		return nil
+	}
+	for link, name := range r.names(l.Domain) {
+		if len(l.index.match(name)) == 0 {
+			continue
+		}
+		for _, f := range r.found {
+			if f.link >= link {
+				out = append(out, fact{name: name, addr: f.addr, resolver: resolver, when: now, until: now.Add(f.ttl + l.Grace)})
+			}
+		}
+	}
+	return out
+}
+
+// subject returns the facts for each list that they count for because the pod is a subject of it. If no pod is known to
+// have the address, they wait.
+func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
+	if len(facts) == 0 {
+		return nil
+	}
+	keys, known := l.Names.inputs.await(pod)
+	if !known {
+		for _, a := range l.waiting.add(pod, facts) {
+			l.Names.inputs.giveUp(a)
+		}
+		return nil
+	}
+	for _, f := range facts {
+		for _, m := range l.index.match(f.name) {
+			if m.list.Sets[npc.FamilyOf(f.addr)].Name != "" && slices.Contains(keys, m.list.Key) {
+				f.list, f.pattern = m.list, m.pattern
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts.
+func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []decision) {
+	var facts []fact
+	for _, e := range batch {
+		facts = append(facts, e.facts...)
+	}
+	refused := l.add(facts, now)
+	var counts Counts
+	for i := range batch {
+		e := &batch[i]
+		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool { return refused[element{f.list, f.addr}] })
+		if isRefused {
+			e.verdict = drop
+			l.streams.remove(e.flow) // it is past the message; what is sent again is reset
+		}
+		if isRefused || e.malformed {
+			counts.Refused++
+		}
+		if e.verdict == reset {
+			counts.Resets++
+		}
+		decisions = append(decisions, e.decision)
+	}
+	l.mu.Lock()
+	l.counts.Answers += uint64(len(batch))
+	l.counts.Refused += counts.Refused
+	l.counts.Resets += counts.Resets
+	l.mu.Unlock()
+	l.hold(facts, refused)
+	return decisions
+}
+
+// add adds the addresses of facts to the sets, one operation a set, and returns the elements that were refused.
+func (l *Learner) add(facts []fact, now time.Time) map[element]bool {
+	refused := map[element]bool{}
+	if len(facts) == 0 {
+		return refused
+	}
+	latest, comments := l.latest(facts)
+	at := map[string]int{} // name of a set -> index of its operation
+	var ops []ipset.Op
+	var lists []*followed
+	for e, until := range latest {
+		set := e.list.Sets[npc.FamilyOf(e.addr)]
+		i, found := at[set.Name]
+		if !found {
+			i = len(ops)
+			at[set.Name] = i
+			ops = append(ops, ipset.Op{Kind: ipset.Add, Set: set})
+			lists = append(lists, e.list)
+		}
+		ops[i].Elements = append(ops[i].Elements, ipset.Element{Entry: ipset.Addr(e.addr),
+			Attr: ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)}})
+	}
+	err := l.sets.Apply(ops)
+	l.note("adding", err, "addresses of domain names cannot be added: DNS answers with them are dropped")
+	for _, failed := range failures(err, ops) {
+		for _, el := range failed.Elements {
+			refused[element{lists[failed.Index], el.Prefix.Addr()}] = true
+		}
+	}
+	return refused
+}
+
+// latest returns until when each element is to be held, by the facts and by what is held already, and its comment.
+func (l *Learner) latest(facts []fact) (map[element]time.Time, map[element]string) {
+	latest, comments := make(map[element]time.Time, len(facts)), make(map[element]string, len(facts))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range facts {
+		e := element{f.list, f.addr}
+		if latest[e].IsZero() {
+			latest[e] = f.list.until(f.addr)
+		}
+		latest[e], comments[e] = later(latest[e], f.until), f.name
+	}
+	return latest, comments
+}
+
+// failures returns what failed, with its elements.
+func failures(err error, ops []ipset.Op) (out []*ipset.OpError) {
+	var batch *ipset.BatchError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &batch) {
+		batch = &ipset.BatchError{}
+		for i := range ops {
+			batch.Errors = append(batch.Errors, &ipset.OpError{Index: i})
+		}
+	}
+	for _, e := range batch.Errors {
+		if e.Elements == nil {
+			e.Elements = ops[e.Index].Elements
+		}
+	}
+	return batch.Errors
+}
+
+// seconds returns a timeout for the kernel.
+func seconds(d time.Duration) uint32 {
+	const longest = 2147483
+	return uint32(min(max(1, (d+time.Second-1)/time.Second), longest))
+}
+
+// hold holds the facts that were not refused. What these displace is gone with deleteGone.
+func (l *Learner) hold(facts []fact, refused map[element]bool) {
+	taken := facts[:0:0]
+	l.mu.Lock()
+	for _, f := range facts {
+		if !refused[element{f.list, f.addr}] {
+			l.memory.hold(f)
+			l.counts.Learned++
+			taken = append(taken, f)
+		}
+	}
+	l.mu.Unlock()
+	l.Names.remember(taken)
+}
+
+// deleteGone deletes what is held no longer from the sets.
+func (l *Learner) deleteGone() {
+	l.mu.Lock()
+	gone := l.memory.takeGone()
+	l.mu.Unlock()
+	if len(gone) > 0 {
+		l.deleteElements(gone)
+	}
+}
+
+func (l *Learner) deleteElements(gone []element) {
+	at := map[string]int{} // name of a set -> index of its operation
+	var ops []ipset.Op
+	for _, e := range gone {
+		set := e.list.Sets[npc.FamilyOf(e.addr)]
+		i, found := at[set.Name]
+		if !found {
+			i = len(ops)
+			at[set.Name] = i
+			ops = append(ops, ipset.Op{Kind: ipset.Delete, Set: set})
+		}
+		ops[i].Elements = append(ops[i].Elements, ipset.Element{Entry: ipset.Addr(e.addr)})
+	}
+	// What is not deleted expires by itself.
+	l.note("deleting", l.sets.Apply(ops), "addresses of domain names cannot be deleted: they expire later")
+}
+
+// update takes over what the controller has set.
+func (l *Learner) update(now time.Time) {
+	lists, changed, arrived := l.Names.inputs.take()
+	if changed {
+		l.follow(lists)
+	}
+	l.adopt(now)
+	l.arrive(arrived, now)
+}
+
+// arrive adds what waited for pods. What is refused, perhaps because the set is about to be made, waits on.
+func (l *Learner) arrive(pods []netip.Addr, now time.Time) {
+	for _, pod := range pods {
+		waited := l.waiting.take(pod)
+		facts := l.subject(pod, waited)
+		refused := l.add(facts, now)
+		if len(refused) > 0 {
+			l.waiting.add(pod, waited)
+			l.late = append(l.late, pod)
+		}
+		l.hold(facts, refused)
+	}
+	l.deleteGone()
+}
+
+// follow takes over lists. One whose names or sets differ counts as a new one.
+func (l *Learner) follow(lists []List) {
+	next := make(map[string]*followed, len(lists))
+	for _, of := range lists {
+		if known := l.index.lists[of.Key]; known != nil && known.equal(of) {
+			next[of.Key] = known
+		} else {
+			next[of.Key] = newFollowed(of)
+		}
+	}
+	l.mu.Lock()
+	for key, former := range l.index.lists {
+		if next[key] != former {
+			l.memory.drop(former)
+		}
+	}
+	l.mu.Unlock()
+	l.index = newIndex(next)
+}
+
+// adopt holds what the sets of new lists hold, once there is a set.
+func (l *Learner) adopt(now time.Time) {
+	for _, of := range l.index.lists {
+		for f, set := range of.Sets {
+			if of.adopted[f] || set.Name == "" {
+				continue
+			}
+			found, err := l.sets.ListNamed([]string{set.Name})
+			l.note("adopting", err, "addresses of domain names cannot be read: those that were learned before are missing")
+			if err == nil && len(found) == 1 {
+				of.adopted[f] = true
+				l.adoptSet(of, found[0].Members, now)
+			}
+		}
+	}
+}
+
+// adoptSet holds the members of a set, for what is left of their time without the one that is for outages. It deletes
+// those whose time is over, and those that have no name of the list.
+func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time) {
+	own := newIndex(map[string]*followed{of.Key: of})
+	var gone []element
+	var facts []fact
+	l.mu.Lock()
+	for _, m := range members {
+		a := m.Prefix.Addr()
+		left := time.Duration(m.Timeout)*time.Second - outage
+		switch matches := own.match(m.Comment); {
+		case len(of.addrs[a]) > 0:
+		case left <= 0 || len(matches) == 0:
+			gone = append(gone, element{of, a})
+		default:
+			f := fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now, until: now.Add(left)}
+			l.memory.hold(f)
+			facts = append(facts, f)
+		}
+	}
+	l.mu.Unlock()
+	l.Names.remember(facts)
+	if len(gone) > 0 {
+		l.deleteElements(gone)
+	}
+	l.deleteGone()
+}

@@ -1,0 +1,255 @@
+package domainnames
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+const (
+	// every is how often the sets that show that a Learner lives are renewed, and what has expired is deleted.
+	every = time.Second
+	// outage is how much longer than a Learner the kernel holds an address, for the time that none runs.
+	outage = 10 * time.Minute
+)
+
+// Config is what a Learner is made of.
+type Config struct {
+	Log *slog.Logger
+	// Names are what to learn.
+	Names *Names
+	// Queue is the number of the queue that rules send answers to. The rules must send it nothing but replies of trusted
+	// DNS servers to connections that the pods opened: the sender of anything else could add addresses, and what is
+	// accepted passes by the rest of the chain.
+	Queue uint16
+	// Grace is how long an address counts after its TTL has passed.
+	Grace time.Duration
+	// Domain is the cluster's own, such as cluster.local: for names in it, the names that they are aliases of count too.
+	Domain string
+	// Alive are sets of type hash:net that hold every address while the queue is read. One without a name is not there.
+	Alive [len(npc.Families)]ipset.Set
+}
+
+// Counts are numbers of a Learner since its start.
+type Counts struct {
+	Held    int    // addresses of names, at present
+	Answers uint64 // packets that were read
+	Learned uint64 // addresses of names that were added to a set, or prolonged
+	Refused uint64 // packets that were dropped because a set did not take their addresses, or they cannot be read
+	Lost    uint64 // packets that the kernel dropped because too many waited
+	Evicted uint64 // addresses of names that were deleted before their time, because there were too many
+	Resets  uint64 // TCP streams that were ended because their beginning was not seen
+}
+
+// known is that a name has an address.
+type known struct {
+	List     string // its key
+	Name     string
+	Addr     netip.Addr
+	Resolver netip.Addr // that said so; not valid if the answer is older than the Learner
+	When     time.Time  // of the last such answer
+	Until    time.Time  // when it counts no longer
+}
+
+// sets is what a Learner uses of ipset.Conn.
+type sets interface {
+	Apply([]ipset.Op) error
+	ListNamed(names []string) ([]ipset.Listing, error)
+	Close() error
+}
+
+// Learner learns the addresses of names.
+type Learner struct {
+	Config
+	sets    sets
+	queue   *queue
+	index   index
+	streams *streams
+	waiting waiting
+	// late are pods whose facts still wait although they are known.
+	late []netip.Addr
+	// failing holds what fails now -> how often in a row.
+	failing map[string]int
+	// wake makes Run take over what was set.
+	wake func()
+
+	mu     sync.Mutex // guards the fields below, and what the lists hold; never held during a system call
+	memory memory
+	counts Counts
+	err    error
+}
+
+// Open returns the Learner of some names, with a queue and the sets of the current network namespace. If another process
+// holds the queue, Run waits for it.
+func Open(c Config) (*Learner, error) {
+	conn, err := ipset.Open()
+	if err != nil {
+		return nil, errors.Wrap(err, "opening the sets of domain names")
+	}
+	q, err := openQueue(c.Queue)
+	if err != nil {
+		_ = conn.Close()
+		return nil, errors.Wrap(err, "opening the queue of DNS answers")
+	}
+	l := newLearner(c, conn)
+	l.queue, l.wake = q, q.wake
+	c.Names.learner.Store(l)
+	return l, nil
+}
+
+func newLearner(c Config, s sets) *Learner {
+	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
+		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{},
+		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
+}
+
+// learned returns what is held, in the order of lists, names and addresses.
+func (l *Learner) learned() []known {
+	l.mu.Lock()
+	out := make([]known, 0, len(l.memory.expiry))
+	for _, h := range l.memory.expiry {
+		out = append(out, known{h.list.Key, h.name, h.addr, h.resolver, h.when, h.until})
+	}
+	l.mu.Unlock()
+	slices.SortFunc(out, func(a, b known) int {
+		if c := strings.Compare(a.List, b.List); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return a.Addr.Compare(b.Addr)
+	})
+	return out
+}
+
+// snapshot returns the numbers since the start.
+func (l *Learner) snapshot() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counts
+	c.Held, c.Evicted = len(l.memory.expiry), l.memory.evicted
+	return c
+}
+
+// why returns why answers are not learned; nil if they are.
+func (l *Learner) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Run reads the queue until the context ends. It returns no error: it retries what fails.
+func (l *Learner) Run(ctx context.Context) error {
+	defer func() {
+		l.queue.close()
+		_ = l.sets.Close() // what does not close harms nothing
+	}()
+	select {
+	case <-ctx.Done():
+	case <-l.Names.Asked():
+	}
+	defer context.AfterFunc(ctx, l.queue.wake)()
+	for next := time.Now(); ctx.Err() == nil; {
+		if now := time.Now(); !now.Before(next) {
+			l.tick(now)
+			next = now.Add(every)
+		}
+		l.queue.until(next)
+		if ctx.Err() != nil { // what woke the queue before may have been overwritten
+			break
+		}
+		bound := l.queue.bound
+		if l.Names.inputs.pending() {
+			l.queue.wake()
+		}
+		if err := l.read(); err != nil {
+			l.note("reading", err, "DNS answers are not learned")
+			time.Sleep(every) // it would fail again at once
+		}
+		if l.queue.bound && !bound {
+			next = time.Now()
+		}
+	}
+	return nil
+}
+
+// tick does what has to be done now and then.
+func (l *Learner) tick(now time.Time) {
+	l.update(now)
+	late := l.late
+	l.late = nil
+	l.arrive(late, now)
+	l.note("queue", l.queue.refused, "DNS answers are not learned")
+	if !l.queue.bound {
+		if l.queue.refused != nil {
+			l.status(l.queue.refused)
+			l.note("asking", l.queue.bind(), "the queue of DNS answers cannot be asked for")
+		}
+	} else {
+		err := l.sets.Apply(l.renewal())
+		if len(l.index.lists) == 0 {
+			err = nil // there need not be a set
+		}
+		l.note("alive", err, "the kernel cannot be shown that DNS answers are learned: they pass unlearned soon")
+		l.status(err)
+	}
+	for _, a := range l.waiting.expire(now) {
+		l.Names.inputs.giveUp(a)
+	}
+	l.streams.expire(now)
+	lost := l.queue.dropped()
+	l.mu.Lock()
+	l.counts.Lost = lost
+	l.memory.expire(now)
+	l.mu.Unlock()
+	l.deleteGone()
+}
+
+// status sets what Err returns.
+func (l *Learner) status(err error) {
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+}
+
+// renewal returns the operations that show the kernel that the queue is read.
+func (l *Learner) renewal() (ops []ipset.Op) {
+	halves := [len(npc.Families)][]string{{"0.0.0.0/1", "128.0.0.0/1"}, {"::/1", "8000::/1"}}
+	for f, set := range l.Alive {
+		if set.Name == "" {
+			continue
+		}
+		op := ipset.Op{Kind: ipset.Add, Set: set}
+		for _, half := range halves[f] {
+			op.Elements = append(op.Elements, ipset.Element{Entry: ipset.Net(netip.MustParsePrefix(half))})
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// note logs that something fails or no longer does, when that changes. What fails once may be a set that is about to be
+// made.
+func (l *Learner) note(what string, err error, meaning string) {
+	switch {
+	case err != nil:
+		if l.failing[what]++; l.failing[what] == 2 {
+			l.Log.Warn(meaning, "err", err)
+		}
+	case l.failing[what] > 1:
+		l.Log.Info("no longer: " + meaning)
+		fallthrough
+	default:
+		delete(l.failing, what)
+	}
+}

@@ -1,0 +1,330 @@
+package domainnames
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// atOnce is how many packets are read before they get their verdicts.
+	atOnce = 64
+	// queueLength is how many packets may wait; the kernel drops more.
+	queueLength = 4096
+	// copyLength is how much of a packet is read: the kernel's limit is a few bytes below.
+	copyLength = 1<<16 - 1
+	// receiveBuffer takes the packets that wait, at the size that most of them have.
+	receiveBuffer = 16 << 20
+	// largestDatagram is larger than a packet and its attributes.
+	largestDatagram = 128 << 10
+
+	headerLen = unix.SizeofNlMsghdr
+	nfgenLen  = 4
+	attrLen   = unix.SizeofNlAttr
+	attrMask  = ^uint16(unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+)
+
+// Messages and attributes of nfnetlink_queue.h.
+const (
+	msgPacket       = unix.NFNL_SUBSYS_QUEUE << 8
+	msgVerdict      = msgPacket | 1
+	msgConfig       = msgPacket | 2
+	msgVerdictBatch = msgPacket | 3
+	attrHeader      = 1
+	attrVerdict     = 2
+	attrPayload     = 10
+	attrWholeLength = 13
+	configCommand   = 1
+	configParams    = 2
+	configLength    = 3
+	commandBind     = 1
+	copyPacket      = 2
+	netfilterDrop   = 0
+	netfilterAccept = 1
+)
+
+// queue is a queue of packets that rules with the target NFQUEUE send here, in the network namespace of the thread that
+// opened it. One goroutine at a time may use it, wake excepted.
+type queue struct {
+	number uint16
+	socket *os.File
+	raw    syscall.RawConn
+	seq    uint32
+	in     []byte
+	bound  bool
+	// why the queue is not bound; nil while the kernel has not answered.
+	refused error
+	// counts is what the kernel counts of its queues; nil if it shows none.
+	counts *os.File
+	port   uint32 // the socket's number there
+	// lost counts the reports that the socket's buffer overflowed, each by one packet or more.
+	lost uint64
+}
+
+// openQueue opens a queue and asks for it.
+func openQueue(number uint16) (*queue, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, errors.Wrap(err, "opening a netlink socket")
+	}
+	q := &queue{number: number, socket: os.NewFile(uintptr(fd), "nfqueue"), in: make([]byte, largestDatagram)}
+	if err := q.setUp(fd); err != nil {
+		q.close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *queue) setUp(fd int) (err error) {
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return errors.Wrap(err, "binding a netlink socket")
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
+			return errors.Wrap(err, "enlarging the buffer of a netlink socket")
+		}
+	}
+	// A socket that reports its first loss as an error loses everything else until it has been emptied.
+	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
+		return errors.Wrap(err, "setting how a netlink socket loses messages")
+	}
+	if address, err := unix.Getsockname(fd); err == nil {
+		q.port = address.(*unix.SockaddrNetlink).Pid
+	}
+	if q.raw, err = q.socket.SyscallConn(); err != nil {
+		return errors.Wrap(err, "preparing a netlink socket")
+	}
+	if err := q.bind(); err != nil {
+		return err
+	}
+	// The first message loads the module that has the file.
+	q.counts, _ = os.Open("/proc/thread-self/net/netfilter/nfnetlink_queue")
+	return nil
+}
+
+func (q *queue) close() {
+	_ = q.socket.Close()
+	if q.counts != nil {
+		_ = q.counts.Close()
+	}
+}
+
+// bind asks the kernel for the queue. The answer comes with receive.
+func (q *queue) bind() error {
+	q.seq++
+	b := q.message(nil, msgConfig, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = appendAttr(b, configCommand, []byte{commandBind, 0, 0, unix.AF_UNSPEC})
+	b = appendAttr(b, configParams, append(binary.BigEndian.AppendUint32(nil, copyLength), copyPacket))
+	b = appendAttr(b, configLength, binary.BigEndian.AppendUint32(nil, queueLength))
+	err := q.send(finish(b, 0))
+	if err == nil {
+		q.refused = nil
+	}
+	return errors.Wrapf(err, "asking for queue %d", q.number)
+}
+
+// message appends the beginning of a message.
+func (q *queue) message(b []byte, kind, flags uint16) []byte {
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, flags)
+	b = binary.NativeEndian.AppendUint32(b, q.seq)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return binary.BigEndian.AppendUint16(append(b, unix.AF_UNSPEC, unix.NFNETLINK_V0), q.number)
+}
+
+// finish fills in the length of the message that begins at an offset.
+func finish(b []byte, start int) []byte {
+	binary.NativeEndian.PutUint32(b[start:], uint32(len(b)-start))
+	return b
+}
+
+func appendAttr(b []byte, kind uint16, value []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(attrLen+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, value...)
+	for range -len(value) & 3 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+func (q *queue) send(b []byte) (err error) {
+	failed := q.raw.Write(func(fd uintptr) bool {
+		err = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		return !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN)
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// until sets when receive returns if nothing comes.
+func (q *queue) until(t time.Time) { _ = q.socket.SetReadDeadline(t) }
+
+// wake makes receive return. Any goroutine may call it.
+func (q *queue) wake() { q.until(time.Unix(1, 0)) }
+
+// receive waits for packets, and calls handle with each, at most atOnce, until there are no more. A packet that the
+// kernel cut short is nil. What handle gets is valid until it returns.
+func (q *queue) receive(handle func(id uint32, packet []byte)) error {
+	var err error
+	waited := q.raw.Read(func(fd uintptr) bool {
+		for n := range atOnce {
+			var size int
+			var from unix.Sockaddr
+			size, from, err = unix.Recvfrom(int(fd), q.in, unix.MSG_TRUNC)
+			switch sender, ok := from.(*unix.SockaddrNetlink); {
+			case errors.Is(err, unix.EAGAIN):
+				err = nil
+				return n > 0
+			case errors.Is(err, unix.EINTR):
+				continue
+			case errors.Is(err, unix.ENOBUFS):
+				q.lost++
+				continue
+			case err != nil:
+				return true
+			case ok && sender.Pid == 0 && size <= len(q.in):
+				q.dispatch(q.in[:size], handle)
+			}
+		}
+		err = nil
+		return true
+	})
+	if err == nil && waited != nil && !errors.Is(waited, os.ErrDeadlineExceeded) {
+		err = waited
+	}
+	return errors.Wrap(err, "receiving from the kernel")
+}
+
+// dispatch reads the messages of a datagram.
+func (q *queue) dispatch(b []byte, handle func(id uint32, packet []byte)) {
+	for len(b) >= headerLen {
+		size := int(binary.NativeEndian.Uint32(b))
+		if size < headerLen || size > len(b) {
+			return
+		}
+		body := b[headerLen:size]
+		switch kind := binary.NativeEndian.Uint16(b[4:]); {
+		case kind == unix.NLMSG_ERROR && binary.NativeEndian.Uint32(b[8:]) == q.seq && !q.bound && len(body) >= 4:
+			q.answered(int32(binary.NativeEndian.Uint32(body)))
+		case kind == msgPacket && len(body) >= nfgenLen:
+			q.packet(body[nfgenLen:], handle)
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+}
+
+// answered takes the answer to bind.
+func (q *queue) answered(code int32) {
+	switch errno := unix.Errno(-code); {
+	case code == 0:
+		q.bound = true
+	case errno == unix.EPERM || errno == unix.EBUSY:
+		q.refused = errors.Wrapf(errno, "another process holds queue %d, or CAP_NET_ADMIN is missing", q.number)
+	case errno == unix.EINVAL:
+		q.refused = errors.Wrapf(errno, "the kernel has no queue %d: nfnetlink_queue is missing", q.number)
+	default:
+		q.refused = errors.Wrapf(errno, "asking for queue %d", q.number)
+	}
+}
+
+// packet reads the attributes of a packet.
+func (q *queue) packet(b []byte, handle func(id uint32, packet []byte)) {
+	var id uint32
+	var payload []byte
+	known, cut := false, false
+	for len(b) >= attrLen {
+		size := int(binary.NativeEndian.Uint16(b))
+		if size < attrLen || size > len(b) {
+			break
+		}
+		value := b[attrLen:size]
+		switch binary.NativeEndian.Uint16(b[2:]) & attrMask {
+		case attrHeader:
+			if len(value) >= 4 {
+				id, known = binary.BigEndian.Uint32(value), true
+			}
+		case attrPayload:
+			payload = value
+		case attrWholeLength:
+			cut = true
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	if cut {
+		payload = nil
+	}
+	if known {
+		handle(id, payload)
+	}
+}
+
+// decision is the verdict of one packet.
+type decision struct {
+	id      uint32
+	verdict verdict
+	reset   []byte // what replaces the packet, if the verdict is that
+}
+
+// decide gives verdicts to the packets that wait, in their order. The kernel sends an accepted packet on behind the
+// table whose rule queued it: the rest of that table's chain does not see it.
+func (q *queue) decide(decisions []decision) error {
+	if len(decisions) == 0 {
+		return nil
+	}
+	plain := true
+	for _, d := range decisions {
+		plain = plain && d.verdict == accept
+	}
+	var b []byte
+	if plain { // stands for all that wait up to this one
+		b = q.verdict(b, msgVerdictBatch, decisions[len(decisions)-1])
+	} else {
+		for _, d := range decisions {
+			b = q.verdict(b, msgVerdict, d)
+		}
+	}
+	return errors.Wrap(q.send(b), "sending verdicts")
+}
+
+func (q *queue) verdict(b []byte, kind uint16, d decision) []byte {
+	start, code := len(b), uint32(netfilterAccept)
+	if d.verdict == drop {
+		code = netfilterDrop
+	}
+	b = q.message(b, kind, unix.NLM_F_REQUEST)
+	b = appendAttr(b, attrVerdict, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, code), d.id))
+	if d.verdict == reset {
+		b = appendAttr(b, attrPayload, d.reset)
+	}
+	return finish(b, start)
+}
+
+// dropped returns how many packets the kernel dropped because too many waited.
+func (q *queue) dropped() uint64 {
+	total := q.lost
+	if q.counts == nil {
+		return total
+	}
+	if _, err := q.counts.Seek(0, io.SeekStart); err != nil {
+		return total
+	}
+	for lines := bufio.NewScanner(q.counts); lines.Scan(); {
+		var number, port, waiting, mode, length, full, overflow uint64
+		n, _ := fmt.Sscan(lines.Text(), &number, &port, &waiting, &mode, &length, &full, &overflow)
+		if n == 7 && number == uint64(q.number) && port == uint64(q.port) {
+			total += full + overflow
+		}
+	}
+	return total
+}

@@ -1,0 +1,139 @@
+package domainnames
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// waitFor is how long an answer to an address that no pod is known to have waits for its pod.
+	waitFor = time.Minute
+	// Bounds of the facts that wait: of an address, and in all.
+	maxWaiting    = 256
+	maxWaitingAll = 16384
+)
+
+// inputs are what the controller sets. It holds a lock of its own meanwhile, so that nothing here takes long.
+type inputs struct {
+	mu       sync.Mutex // guards the fields below
+	lists    []List
+	changed  bool                    // lists, since they were taken
+	subjects map[netip.Addr][]string // address of a pod -> keys of its lists
+	awaited  map[netip.Addr]struct{} // addresses without a pod that answers were sent to
+	arrived  map[netip.Addr]struct{} // those of them that have a pod now
+}
+
+func newInputs() *inputs {
+	return &inputs{subjects: map[netip.Addr][]string{}, awaited: map[netip.Addr]struct{}{},
+		arrived: map[netip.Addr]struct{}{}}
+}
+
+// follow sets the lists, and the pods.
+func (in *inputs) follow(lists []List, pods map[netip.Addr][]string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.changed = in.changed || !slices.EqualFunc(in.lists, lists, List.equal)
+	in.lists, in.subjects = lists, pods
+	for a := range in.awaited {
+		if _, known := pods[a]; known {
+			delete(in.awaited, a)
+			in.arrived[a] = struct{}{}
+		}
+	}
+}
+
+// lookup returns the keys of the lists of a pod's address, and whether a pod is known to have it.
+func (in *inputs) lookup(a netip.Addr) (keys []string, known bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	keys, known = in.subjects[a]
+	return keys, known
+}
+
+// await does the same. If no pod is known to have the address, it comes with take when one has.
+func (in *inputs) await(a netip.Addr) (keys []string, known bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	keys, known = in.subjects[a]
+	if !known {
+		in.awaited[a] = struct{}{}
+	}
+	return keys, known
+}
+
+// giveUp ends the wait for an address.
+func (in *inputs) giveUp(a netip.Addr) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.awaited, a)
+}
+
+// take returns what has changed since the last call: the lists, if they have, and the addresses that have a pod now.
+func (in *inputs) take() (lists []List, changed bool, arrived []netip.Addr) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	lists, changed, arrived = in.lists, in.changed, slices.Collect(maps.Keys(in.arrived))
+	in.changed = false
+	clear(in.arrived)
+	return lists, changed, arrived
+}
+
+// pending reports whether take has something to return.
+func (in *inputs) pending() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.changed || len(in.arrived) > 0
+}
+
+// waiting are the facts of answers to addresses that no pod is known to have yet. Which list has the name is looked up
+// again when there is a pod.
+type waiting struct {
+	byAddr map[netip.Addr][]fact
+	count  int
+}
+
+// add adds facts, at least one, that were learned for an address. It returns the addresses that nothing waits for any
+// more.
+func (w *waiting) add(a netip.Addr, facts []fact) (out []netip.Addr) {
+	all := slices.Concat(w.byAddr[a], facts)
+	if surplus := len(all) - maxWaiting; surplus > 0 {
+		all = all[surplus:]
+	}
+	w.count += len(all) - len(w.byAddr[a])
+	w.byAddr[a] = all
+	for w.count > maxWaitingAll {
+		var oldest netip.Addr
+		for other, facts := range w.byAddr {
+			if other != a && (!oldest.IsValid() || facts[0].when.Before(w.byAddr[oldest][0].when)) {
+				oldest = other
+			}
+		}
+		w.take(oldest)
+		out = append(out, oldest)
+	}
+	return out
+}
+
+// take returns the facts of an address, which wait no longer.
+func (w *waiting) take(a netip.Addr) []fact {
+	facts := w.byAddr[a]
+	w.count -= len(facts)
+	delete(w.byAddr, a)
+	return facts
+}
+
+// expire lets go of facts that have waited for long, and returns the addresses that nothing waits for any more.
+func (w *waiting) expire(now time.Time) (out []netip.Addr) {
+	for a, facts := range w.byAddr {
+		keep := slices.DeleteFunc(facts, func(f fact) bool { return now.Sub(f.when) > waitFor })
+		w.count -= len(facts) - len(keep)
+		if w.byAddr[a] = keep; len(keep) == 0 {
+			delete(w.byAddr, a)
+			out = append(out, a)
+		}
+	}
+	return out
+}
