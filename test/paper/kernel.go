@@ -253,7 +253,7 @@ func (k *Kernel) Refers(text string) (chain string, sets []string, err error) {
 		case "--match-set":
 			sets = append(sets, words[i+1])
 		case "-j", "-g":
-			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK", "REJECT"}, words[i+1]) {
+			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK", "REJECT", "NFQUEUE"}, words[i+1]) {
 				chain = words[i+1]
 			}
 		}

@@ -180,6 +180,7 @@ func (s *Scene) DrawHidden(t *rapid.T) func(namespace string) (labels, pods, pol
 // Cluster returns the cluster as a user sees it who may not read what is hidden.
 func (s *Scene) Cluster(hidden func(namespace string) (labels, pods, policies bool)) *cluster.Cluster {
 	c := cluster.New()
+	c.SetLearned(map[netip.Addr][]string{}) // no resolver has given an address for a domain name
 	unreadable := [3]npc.Partly{}
 	for _, ns := range namespaces {
 		var lacks [3]bool

@@ -9,8 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// AddBase makes the chains desired that every node has. It returns the chains that dispatch to the rules of isolated
-// pods.
+// AddBase makes the chains desired that every node has, and returns those that dispatch to the rules of isolated pods.
 func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	if b.Hooked && cs.jumps == nil {
 		cs.jumps = jump.Of(b, cs.family.ip)
@@ -38,8 +37,7 @@ func (cs *Chains) addFixed(name, about string, tail ...iptables.Rule) *Chain {
 	return c
 }
 
-// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge, jump to tiers or end
-// connections, or evaluate packets to the node itself, or hold answers of resolvers.
+// SetBase replaces the rules of the base's chains, and makes those desired or not that the base needs at times.
 func (cs *Chains) SetBase(b *rules.Base) {
 	f := cs.family.ip
 	for _, j := range cs.jumps {

@@ -43,6 +43,7 @@ func (n *names) follow(t *Tiers, choosing []*enforced) bool {
 	}
 	n.user = &dataplane.Owner{Name: "domain names"}
 	n.resolvers = t.index.Sets.Provision(rules.ClusterResolvers(), n.user)
+	n.resolvers.Fix()
 	for f, table := range t.tables {
 		n.pods[f] = table.Sets.AddFixed(naming.DNSPods, ipset.HashIP, "local pods that may reach domain names")
 		n.alive[f] = table.Sets.AddExpiring(naming.DNSAlive, naming.AliveTimeout,

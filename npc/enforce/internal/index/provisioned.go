@@ -13,6 +13,15 @@ type Provisioned struct {
 	fixed     []*fixedSets
 }
 
+// Fix makes sets of selectors ones that chains ask for which every node has.
+func (p Provisioned) Fix() {
+	for _, s := range p.selectors {
+		for _, set := range s.sets {
+			set.Fix()
+		}
+	}
+}
+
 // OfRules yields the sets of pods and of nodes that one rule of a cluster network policy alone uses, with the ID of the
 // rule.
 func (p Provisioned) OfRules() iter.Seq2[string, *dataplane.Set] {
