@@ -262,13 +262,13 @@ func (ss *Sets) Add(name string, typ ipset.Type, about string) *Set {
 	return s
 }
 
-// Fix makes the set one that chains ask for which every node has.
-func (s *Set) Fix() { s.fixed = true; s.touch() }
+// Fix makes a set one that chains ask for which every node has.
+func Fix(s *Set) { s.fixed = true; s.touch() }
 
 // AddFixed makes one of the sets desired that every node has.
 func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 	s := ss.Add(naming.FixedSet(ss.family.ip, name), typ, about)
-	s.Fix()
+	Fix(s)
 	return s
 }
 

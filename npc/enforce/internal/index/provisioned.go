@@ -17,7 +17,7 @@ type Provisioned struct {
 func (p Provisioned) Fix() {
 	for _, s := range p.selectors {
 		for _, set := range s.sets {
-			set.Fix()
+			dataplane.Fix(set)
 		}
 	}
 }
