@@ -58,7 +58,7 @@ function mismatch(data, peer, end) {
     if (nodes.length === 0) return "not a node";
     return nodes.some(n => selects(data.selectors[peer.o], n.l)) ? "" : "node labels";
   }
-  if (peer.d !== undefined) return end.subject ? "not named" : "domain name";
+  if (peer.d !== undefined) return "not named";
   if (peer.s === undefined && peer.p === undefined) return "unknown kind";
   if (!end.subject) return "not a pod";
   const namespace = data.namespaces[end.subject.s];

@@ -145,7 +145,6 @@ function peerText(q, peer) {
   const space = q.peer.subject ? q.data.namespaces[q.peer.subject.s] : null;
   switch (why) {
     case "not a pod": return "peer wants pods, " + of + " is none";
-    case "domain name": return "not known: peer wants addresses of " + peer.d + ", which nodes learn";
     case "not named": return "peer wants addresses of " + peer.d + ", no answer gave " + of;
     case "not a node": return "peer wants nodes, " + of + " is no address of one";
     case "node labels": {
