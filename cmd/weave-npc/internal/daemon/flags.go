@@ -285,7 +285,8 @@ func (o *options) config() (enforce.Config, error) {
 			return c, errors.Wrap(err, "--pod-interface")
 		}
 	}
-	return c, o.dns.config(&c)
+	err = o.dns.config(&c)
+	return c, err
 }
 
 // parsePrefixes returns the prefixes that a flag has. The error names the flag, and an example.
