@@ -85,10 +85,10 @@ func (c *converter) convert(p formerPolicy) *v1alpha2.ClusterNetworkPolicy {
 	out.Spec.Subject.Namespaces = p.Subject.Namespaces
 	out.Spec.Subject.Pods = c.podsOf(p.Subject.Pods, spec.Child("subject", "pods"))
 	c.subject(&out.Spec.Subject, spec.Child("subject"))
-	for i := range c.countFormer(spec.Child("ingress"), len(p.Ingress)) {
+	for i := range c.count(spec.Child("ingress"), len(p.Ingress), maxFormerList) {
 		out.Spec.Ingress = append(out.Spec.Ingress, c.ingressOf(&p.Ingress[i], spec.Child("ingress").Index(i))...)
 	}
-	for i := range c.countFormer(spec.Child("egress"), len(p.Egress)) {
+	for i := range c.count(spec.Child("egress"), len(p.Egress), maxFormerList) {
 		out.Spec.Egress = append(out.Spec.Egress, c.egressOf(&p.Egress[i], spec.Child("egress").Index(i))...)
 	}
 	c.limitRules(spec.Child("ingress"), len(out.Spec.Ingress))
@@ -103,22 +103,6 @@ func (c *converter) limitRules(path *field.Path, n int) {
 		c.add(field.Forbidden(path, fmt.Sprintf(
 			"makes %d rules, and a ClusterNetworkPolicy has at most %d; join rules, or divide the policy", n, maxPerList)))
 	}
-}
-
-// countFormer limits a list of a former kind, and returns how many of its items are to be converted.
-func (c *converter) countFormer(path *field.Path, n int) int {
-	if n > maxFormerList {
-		c.add(field.TooMany(path, n, maxFormerList))
-	}
-	return min(n, maxFormerList)
-}
-
-// countPeers limits a list of a former kind that must not be empty.
-func (c *converter) countPeers(path *field.Path, n int) int {
-	if n == 0 {
-		c.add(field.Required(path, "at least one item"))
-	}
-	return c.countFormer(path, n)
 }
 
 func (c *converter) podsOf(p *v1alpha1.NamespacedPod, path *field.Path) *v1alpha2.NamespacedPod {
@@ -151,7 +135,7 @@ func (c *converter) ingressOf(r *v1alpha1.AdminNetworkPolicyIngressRule, path *f
 ) (rules []v1alpha2.ClusterNetworkPolicyIngressRule) {
 	action := c.actionOf(r.Name, r.Action, path)
 	var peers []v1alpha2.ClusterNetworkPolicyIngressPeer
-	for i := range c.countPeers(path.Child("from"), len(r.From)) {
+	for i := range c.countSome(path.Child("from"), len(r.From), maxFormerList) {
 		path := path.Child("from").Index(i)
 		p := v1alpha2.ClusterNetworkPolicyIngressPeer{Namespaces: r.From[i].Namespaces,
 			Pods: c.podsOf(r.From[i].Pods, path.Child("pods"))}
@@ -174,7 +158,7 @@ func (c *converter) egressOf(r *v1alpha1.AdminNetworkPolicyEgressRule, path *fie
 	action := c.actionOf(r.Name, r.Action, path)
 	var peers []v1alpha2.ClusterNetworkPolicyEgressPeer
 	portless := false // a peer has no named ports
-	for i := range c.countPeers(path.Child("to"), len(r.To)) {
+	for i := range c.countSome(path.Child("to"), len(r.To), maxFormerList) {
 		to, path := &r.To[i], path.Child("to").Index(i)
 		p := v1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: to.Namespaces,
 			Pods: c.podsOf(to.Pods, path.Child("pods")), Nodes: to.Nodes,
@@ -218,7 +202,7 @@ func (c *converter) protocolsOf(ports *[]v1alpha1.AdminNetworkPolicyPort, path *
 	if ports == nil {
 		return nil
 	}
-	for i := range c.countPeers(path, len(*ports)) {
+	for i := range c.countSome(path, len(*ports), maxFormerList) {
 		p, path := (*ports)[i], path.Index(i)
 		c.exactlyOne(path, "portNumber", "namedPort", "portRange")
 		switch {

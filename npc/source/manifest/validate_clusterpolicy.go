@@ -48,10 +48,10 @@ func validateClusterPolicy(p *v1alpha2.ClusterNetworkPolicy, given func(*field.P
 	oneOf(v, spec.Child("tier"), p.Spec.Tier, v1alpha2.AdminTier, v1alpha2.BaselineTier)
 	v.priority(p.Spec.Priority, spec.Child("priority"))
 	v.subject(&p.Spec.Subject, spec.Child("subject"))
-	for i := range v.count(spec.Child("ingress"), len(p.Spec.Ingress)) {
+	for i := range v.count(spec.Child("ingress"), len(p.Spec.Ingress), maxPerList) {
 		v.ingress(&p.Spec.Ingress[i], spec.Child("ingress").Index(i))
 	}
-	for i := range v.count(spec.Child("egress"), len(p.Spec.Egress)) {
+	for i := range v.count(spec.Child("egress"), len(p.Spec.Egress), maxPerList) {
 		v.egress(&p.Spec.Egress[i], spec.Child("egress").Index(i))
 	}
 	return v.errs
@@ -78,20 +78,20 @@ func oneOf[T ~string](v *clusterPolicyValidator, path *field.Path, text T, known
 	}
 }
 
-// count limits a list, and returns how many of its items are to be validated.
-func (v *clusterPolicyValidator) count(path *field.Path, n int) int {
-	if n > maxPerList {
-		v.add(field.TooMany(path, n, maxPerList))
+// count limits a list to a number of items, and returns how many of them are to be validated.
+func (v *clusterPolicyValidator) count(path *field.Path, n, most int) int {
+	if n > most {
+		v.add(field.TooMany(path, n, most))
 	}
-	return min(n, maxPerList)
+	return min(n, most)
 }
 
 // countSome limits a list that must not be empty.
-func (v *clusterPolicyValidator) countSome(path *field.Path, n int) int {
+func (v *clusterPolicyValidator) countSome(path *field.Path, n, most int) int {
 	if n == 0 {
 		v.add(field.Required(path, "at least one item"))
 	}
-	return v.count(path, n)
+	return v.count(path, n, most)
 }
 
 // exactlyOne requires one of the fields of an object.
@@ -119,7 +119,7 @@ func (v *clusterPolicyValidator) subject(s *v1alpha2.ClusterNetworkPolicySubject
 
 func (v *clusterPolicyValidator) ingress(r *v1alpha2.ClusterNetworkPolicyIngressRule, path *field.Path) {
 	v.rule(r.Name, r.Action, r.Protocols, path)
-	for i := range v.countSome(path.Child("from"), len(r.From)) {
+	for i := range v.countSome(path.Child("from"), len(r.From), maxPerList) {
 		v.ingressPeer(&r.From[i], path.Child("from").Index(i))
 	}
 }
@@ -133,7 +133,7 @@ func (v *clusterPolicyValidator) ingressPeer(p *v1alpha2.ClusterNetworkPolicyIng
 func (v *clusterPolicyValidator) egress(r *v1alpha2.ClusterNetworkPolicyEgressRule, path *field.Path) {
 	v.rule(r.Name, r.Action, r.Protocols, path)
 	portless := false // a peer has no named ports
-	for i := range v.countSome(path.Child("to"), len(r.To)) {
+	for i := range v.countSome(path.Child("to"), len(r.To), maxPerList) {
 		portless = v.egressPeer(&r.To[i], path.Child("to").Index(i)) || portless
 	}
 	for i := range min(len(r.Protocols), maxPerList) {
@@ -169,7 +169,7 @@ func (v *clusterPolicyValidator) rule(name string, action v1alpha2.ClusterNetwor
 	if protocols == nil {
 		return
 	}
-	for i := range v.countSome(path.Child("protocols"), len(protocols)) {
+	for i := range v.countSome(path.Child("protocols"), len(protocols), maxPerList) {
 		p, path := &protocols[i], path.Child("protocols").Index(i)
 		v.exactlyOne(path, "tcp", "udp", "sctp", "destinationNamedPort")
 		if p.TCP != nil {
@@ -235,7 +235,7 @@ func (v *clusterPolicyValidator) networks(networks []v1alpha2.CIDR, path *field.
 	if networks == nil {
 		return
 	}
-	for i := range v.countSome(path, len(networks)) {
+	for i := range v.countSome(path, len(networks), maxPerList) {
 		n, path := networks[i], path.Index(i)
 		prefix, err := netip.ParsePrefix(string(n))
 		switch {
@@ -255,7 +255,7 @@ func (v *clusterPolicyValidator) domainNames(names []v1alpha2.DomainName, path *
 	if names == nil {
 		return
 	}
-	for i := range v.countSome(path, len(names)) {
+	for i := range v.countSome(path, len(names), maxPerList) {
 		n, path := names[i], path.Index(i)
 		switch {
 		case !domainName.MatchString(string(n)):
