@@ -245,10 +245,12 @@ func (q question) names() (names []string) {
 	if q.peer.pod != nil || q.direction == npc.Ingress || q.Learned != nil {
 		return nil
 	}
-	for _, r := range q.Applied(q.own.pod, q.direction).Tiers[policy.Admin] {
-		for _, p := range r.Peers {
-			if p.Name != "" && !slices.Contains(names, p.Name) {
-				names = append(names, p.Name)
+	for _, of := range q.Choosing(q.own.pod) {
+		for _, r := range of.Written[q.direction] {
+			for _, p := range r.Peers {
+				if p.Name != "" && !slices.Contains(names, p.Name) {
+					names = append(names, p.Name)
+				}
 			}
 		}
 	}
