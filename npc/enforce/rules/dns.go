@@ -37,6 +37,12 @@ func ClusterResolvers() []Set {
 	return sets
 }
 
+// fromResolver matches what the resolvers in a set send by a protocol to pods that may reach domain names.
+func fromResolver(f npc.Family, protocol, resolvers string) string {
+	return "-p " + protocol + " " + naming.Match(resolvers, "src,src") + " " +
+		naming.Match(naming.FixedSet(f, naming.DNSPods), "dst")
+}
+
 // toDNS returns the rules that lead answers of trusted resolvers to where they are held.
 func toDNS(b *Base, f npc.Family) (rules []iptables.Rule) {
 	if b.Names == "" {
@@ -44,9 +50,8 @@ func toDNS(b *Base, f npc.Family) (rules []iptables.Rule) {
 	}
 	own := ClusterResolvers()
 	add := func(protocol, from, to string) {
-		rules = append(rules, iptables.Rule{Match: "-p " + protocol + " " + naming.Match(from, "src,src") + " " +
-			naming.Match(naming.FixedSet(f, naming.DNSPods), "dst") + " -m conntrack --ctstate ESTABLISHED --ctdir REPLY",
-			Target: "-j " + to, Comment: "a resolver answers"})
+		rules = append(rules, iptables.Rule{Match: fromResolver(f, protocol, from) +
+			" -m conntrack --ctstate ESTABLISHED --ctdir REPLY", Target: "-j " + to, Comment: "a resolver answers"})
 	}
 	add("udp", own[0].Name(f), naming.DNSChain)
 	add("tcp", own[1].Name(f), naming.DNSHoldChain)
@@ -61,8 +66,7 @@ func toDNS(b *Base, f npc.Family) (rules []iptables.Rule) {
 // by UDP and by TCP. A node's DNS cache has its packets left out of connection tracking.
 func FromNodeDNS(f npc.Family) (udp, tcp iptables.Rule) {
 	rule := func(protocol, to string) iptables.Rule {
-		return iptables.Rule{Match: "-p " + protocol + " " + naming.Match(naming.FixedSet(f, naming.DNSResolvers), "src,src") +
-			" " + naming.Match(naming.FixedSet(f, naming.DNSPods), "dst"), Target: "-j " + to,
+		return iptables.Rule{Match: fromResolver(f, protocol, naming.FixedSet(f, naming.DNSResolvers)), Target: "-j " + to,
 			Comment: "a resolver on this node answers"}
 	}
 	return rule("udp", naming.DNSChain), rule("tcp", naming.DNSHoldChain)
