@@ -150,29 +150,40 @@ func (l *Learner) add(facts []fact, now time.Time) map[element]bool {
 		return refused
 	}
 	latest, comments := l.latest(facts)
-	at := map[string]int{} // name of a set -> index of its operation
-	var ops []ipset.Op
-	var lists []*followed
+	add := newOperations(ipset.Add)
 	for e, until := range latest {
-		set := e.list.Sets[npc.FamilyOf(e.addr)]
-		i, found := at[set.Name]
-		if !found {
-			i = len(ops)
-			at[set.Name] = i
-			ops = append(ops, ipset.Op{Kind: ipset.Add, Set: set})
-			lists = append(lists, e.list)
-		}
-		ops[i].Elements = append(ops[i].Elements, ipset.Element{Entry: ipset.Addr(e.addr),
-			Attr: ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)}})
+		add.put(e, ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)})
 	}
-	err := l.sets.Apply(ops)
+	err := l.sets.Apply(add.ops)
 	l.note("adding", err, "addresses of domain names cannot be added: DNS answers with them are dropped")
-	for _, failed := range failures(err, ops) {
+	for _, failed := range failures(err, add.ops) {
 		for _, el := range failed.Elements {
-			refused[element{lists[failed.Index], el.Prefix.Addr()}] = true
+			refused[element{add.lists[failed.Index], el.Prefix.Addr()}] = true
 		}
 	}
 	return refused
+}
+
+// operations are one operation for each set, of one kind.
+type operations struct {
+	kind  ipset.OpKind
+	at    map[string]int // name of a set -> index of its operation
+	ops   []ipset.Op
+	lists []*followed // whose sets they are on
+}
+
+func newOperations(kind ipset.OpKind) operations { return operations{kind: kind, at: map[string]int{}} }
+
+// put puts an element into the operation on its set.
+func (o *operations) put(e element, a ipset.Attr) {
+	set := e.list.Sets[npc.FamilyOf(e.addr)]
+	i, found := o.at[set.Name]
+	if !found {
+		i = len(o.ops)
+		o.at[set.Name] = i
+		o.ops, o.lists = append(o.ops, ipset.Op{Kind: o.kind, Set: set}), append(o.lists, e.list)
+	}
+	o.ops[i].Elements = append(o.ops[i].Elements, ipset.Element{Entry: ipset.Addr(e.addr), Attr: a})
 }
 
 // latest returns until when each element is to be held, by the facts and by what is held already, and its comment.
@@ -236,26 +247,15 @@ func (l *Learner) deleteGone() {
 	l.mu.Lock()
 	gone := l.memory.takeGone()
 	l.mu.Unlock()
-	if len(gone) > 0 {
-		l.deleteElements(gone)
+	if len(gone) == 0 {
+		return
 	}
-}
-
-func (l *Learner) deleteElements(gone []element) {
-	at := map[string]int{} // name of a set -> index of its operation
-	var ops []ipset.Op
+	remove := newOperations(ipset.Delete)
 	for _, e := range gone {
-		set := e.list.Sets[npc.FamilyOf(e.addr)]
-		i, found := at[set.Name]
-		if !found {
-			i = len(ops)
-			at[set.Name] = i
-			ops = append(ops, ipset.Op{Kind: ipset.Delete, Set: set})
-		}
-		ops[i].Elements = append(ops[i].Elements, ipset.Element{Entry: ipset.Addr(e.addr)})
+		remove.put(e, ipset.Attr{})
 	}
 	// What is not deleted expires by itself.
-	l.note("deleting", l.sets.Apply(ops), "addresses of domain names cannot be deleted: they expire later")
+	l.note("deleting", l.sets.Apply(remove.ops), "addresses of domain names cannot be deleted: they expire later")
 }
 
 // update takes over what the controller has set.
@@ -324,7 +324,6 @@ func (l *Learner) adopt(now time.Time) {
 // those whose time is over, and those that have no name of the list.
 func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time) {
 	own := newIndex(map[string]*followed{of.Key: of})
-	var gone []element
 	var facts []fact
 	l.mu.Lock()
 	for _, m := range members {
@@ -333,7 +332,7 @@ func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time)
 		switch matches := own.match(m.Comment); {
 		case len(of.addrs[a]) > 0:
 		case left <= 0 || len(matches) == 0:
-			gone = append(gone, element{of, a})
+			l.memory.gone = append(l.memory.gone, element{of, a})
 		default:
 			f := fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now, until: now.Add(left)}
 			l.memory.hold(f)
@@ -342,8 +341,5 @@ func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time)
 	}
 	l.mu.Unlock()
 	l.Names.remember(facts)
-	if len(gone) > 0 {
-		l.deleteElements(gone)
-	}
 	l.deleteGone()
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 const (
@@ -48,16 +47,6 @@ type Counts struct {
 	Lost    uint64 // packets that the kernel dropped because too many waited
 	Evicted uint64 // addresses of names that were deleted before their time, because there were too many
 	Resets  uint64 // TCP streams that were ended because their beginning was not seen
-}
-
-// known is that a name has an address.
-type known struct {
-	List     string // its key
-	Name     string
-	Addr     netip.Addr
-	Resolver netip.Addr // that said so; not valid if the answer is older than the Learner
-	When     time.Time  // of the last such answer
-	Until    time.Time  // when it counts no longer
 }
 
 // sets is what a Learner uses of ipset.Conn.
@@ -110,26 +99,6 @@ func newLearner(c Config, s sets) *Learner {
 	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
 		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{},
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
-}
-
-// learned returns what is held, in the order of lists, names and addresses.
-func (l *Learner) learned() []known {
-	l.mu.Lock()
-	out := make([]known, 0, len(l.memory.expiry))
-	for _, h := range l.memory.expiry {
-		out = append(out, known{h.list.Key, h.name, h.addr, h.resolver, h.when, h.until})
-	}
-	l.mu.Unlock()
-	slices.SortFunc(out, func(a, b known) int {
-		if c := strings.Compare(a.List, b.List); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return a.Addr.Compare(b.Addr)
-	})
-	return out
 }
 
 // snapshot returns the numbers since the start.
@@ -215,7 +184,7 @@ func (l *Learner) tick(now time.Time) {
 	l.deleteGone()
 }
 
-// status sets what Err returns.
+// status sets what why returns.
 func (l *Learner) status(err error) {
 	l.mu.Lock()
 	l.err = err
@@ -224,14 +193,13 @@ func (l *Learner) status(err error) {
 
 // renewal returns the operations that show the kernel that the queue is read.
 func (l *Learner) renewal() (ops []ipset.Op) {
-	halves := [len(npc.Families)][]string{{"0.0.0.0/1", "128.0.0.0/1"}, {"::/1", "8000::/1"}}
 	for f, set := range l.Alive {
 		if set.Name == "" {
 			continue
 		}
 		op := ipset.Op{Kind: ipset.Add, Set: set}
-		for _, half := range halves[f] {
-			op.Elements = append(op.Elements, ipset.Element{Entry: ipset.Net(netip.MustParsePrefix(half))})
+		for _, half := range ipblock.All(npc.Family(f) == npc.IPv6) {
+			op.Elements = append(op.Elements, ipset.Element{Entry: ipset.Net(half)})
 		}
 		ops = append(ops, op)
 	}

@@ -4,9 +4,41 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
+
+// known is that a name has an address.
+type known struct {
+	List     string // its key
+	Name     string
+	Addr     netip.Addr
+	Resolver netip.Addr // that said so; not valid if the answer is older than the Learner
+	When     time.Time  // of the last such answer
+	Until    time.Time  // when it counts no longer
+}
+
+// learned returns what is held, in the order of lists, names and addresses.
+func (l *Learner) learned() []known {
+	l.mu.Lock()
+	out := make([]known, 0, len(l.memory.expiry))
+	for _, h := range l.memory.expiry {
+		out = append(out, known{h.list.Key, h.name, h.addr, h.resolver, h.when, h.until})
+	}
+	l.mu.Unlock()
+	slices.SortFunc(out, func(a, b known) int {
+		if c := strings.Compare(a.List, b.List); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return a.Addr.Compare(b.Addr)
+	})
+	return out
+}
 
 // Follow replaces the lists alone.
 func (l *Learner) Follow(lists []List) { l.Names.Follow(lists, l.Names.inputs.subjects) }

@@ -296,6 +296,14 @@ func Halves(p netip.Prefix) []netip.Prefix {
 	return []netip.Prefix{low, high}
 }
 
+// All returns all IPv4 addresses, or all IPv6 ones, as a hash:net set takes them.
+func All(is6 bool) []netip.Prefix {
+	if is6 {
+		return Halves(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	}
+	return Halves(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+}
+
 // Split returns both halves of a prefix that is not a single address.
 func Split(p netip.Prefix) (low, high netip.Prefix) {
 	bytes := p.Addr().AsSlice()

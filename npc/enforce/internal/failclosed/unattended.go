@@ -1,8 +1,6 @@
 package failclosed
 
 import (
-	"net/netip"
-
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
@@ -20,12 +18,8 @@ type aliveSet struct {
 // addUnattended makes the sets of a family desired that close unknown addresses while weave-npc does not run. The first
 // one is made full: a kernel that lacks it dropped nothing for its sake before.
 func addUnattended(t *dataplane.Table) (alive aliveSet, unattended *dataplane.Set) {
-	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if t.Family == npc.IPv6 {
-		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
 	var elements []ipset.Element
-	for _, p := range ipblock.Halves(all) {
+	for _, p := range ipblock.All(t.Family == npc.IPv6) {
 		elements = append(elements, ipset.Element{Entry: ipset.Net(p), Attr: ipset.Attr{Comment: "weave-npc is running"}})
 	}
 	return aliveSet{t.Sets.AddExpiring(naming.Alive, naming.AliveTimeout, "every address while weave-npc runs", elements),
