@@ -483,6 +483,9 @@ func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 	}
 	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
 	for _, side := range []explain.Side{got.Egress, got.Ingress} {
+		if side.Unknown != "" {
+			continue // a domain name may decide: only nodes know its addresses
+		}
 		want := ""
 		if !side.Allowed && side.By != nil {
 			want = side.By.String()
