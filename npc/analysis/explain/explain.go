@@ -261,7 +261,7 @@ func (q question) names() (names []string) {
 // those that may decide.
 func (q question) open(names []string) string {
 	pod := q.own.pod
-	conflict := q.own.Addr.IsValid() &&
+	conflict := q.Unreadable.Any() && q.own.Addr.IsValid() &&
 		(pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.ConflictingPods(q.own.Addr, pod)) > 0)
 	if found := q.outcomes(); !conflict && found.allows != found.denies {
 		return ""
