@@ -58,8 +58,8 @@ func newState(config enforce.Config) *state {
 	s := &state{config: config, names: domainnames.NewNames(), limits: cmp.Or(config.Budget, quota.Default()), now: time.Now,
 		tables:  dataplane.NewTables(),
 		editing: iptables.DefaultEditing(naming.ScratchChain)}
-	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize},
-		s.tables)
+	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize,
+		Learned: s.names.Elements}, s.tables)
 	s.isolation = s.newIsolation(networkpolicy.DefaultSharding())
 	s.tiers = clusterpolicy.New(s.index, s.tables, s.base(), config.DNSResolvers)
 	s.input.tables, s.policies = s.tables, policies{s.isolation, s.tiers, s.index.Addresses}

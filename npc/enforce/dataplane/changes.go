@@ -82,7 +82,7 @@ func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
 	plan, ordered = order.Of(changes, p.sets.held)
 	for _, c := range p.changes {
 		if ordered && c.create {
-			p.tx.Close = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set, Elements: c.Of.initial})
+			p.tx.Close = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set, Elements: c.Of.initial()})
 			c.create = false
 		}
 	}

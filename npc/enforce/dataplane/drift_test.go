@@ -160,7 +160,7 @@ func TestS115_WhatExpiresIsNoDrift(t *testing.T) {
 	n := newNode(t)
 	name := naming.FixedSet(npc.IPv4, naming.Alive)
 	half := ipset.Net(netip.MustParsePrefix("0.0.0.0/1"))
-	n.Sets.AddExpiring(naming.Alive, 5, "alive", []ipset.Element{{Entry: half}})
+	n.addExpiring(5, ipset.Element{Entry: half})
 	n.carryOut()
 	alive := n.kernel.Sets[name]
 	if alive == nil || len(alive.Members) != 1 || alive.Timeout != 5 {

@@ -47,7 +47,7 @@ func bareNode(t *testing.T, kernel *paper.Kernel) *node {
 		n.free = append(n.free, n.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, naming.DefaultAllow(d)))
 		n.failClosedSets = append(n.failClosedSets, n.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet, naming.FailClosed(d)))
 	}
-	n.Sets.AddExpiring(naming.Alive, naming.AliveTimeout, naming.Alive, []ipset.Element{})
+	n.addExpiring(naming.AliveTimeout)
 	for _, name := range []string{naming.Broadcast, naming.PodRange, naming.Unattended} {
 		n.Sets.AddFixed(name, ipset.HashNet, name)
 	}
@@ -61,6 +61,12 @@ func newNode(t *testing.T) *node {
 	n := bareNode(t, paper.New()[npc.IPv4])
 	n.addPolicy()
 	return n
+}
+
+// addExpiring adds the set that shows that weave-npc runs.
+func (n *node) addExpiring(seconds uint32, initial ...ipset.Element) {
+	of := ipset.Set{Name: naming.FixedSet(npc.IPv4, naming.Alive), Type: ipset.HashNet, Timeout: seconds}
+	dataplane.Fix(n.Sets.AddExpiring(of, naming.Alive, func() []ipset.Element { return initial }))
 }
 
 // addPolicy adds the policy, with its peers and its shard.

@@ -151,7 +151,7 @@ func (ss *Sets) Drift(headers []ipset.Header) []string {
 		case !s.wanted: // what it still holds, which may be another version's, is gone with it
 		case h.Mismatch(s.Set) != "":
 			drift = append(drift, s.describeMismatch(h.Mismatch(s.Set)))
-		case s.initial == nil && int(h.Elements) != s.members.Count():
+		case s.Timeout == 0 && int(h.Elements) != s.members.Count():
 			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d",
 				name, s.about, h.Elements, s.members.Count()))
 		}
@@ -164,7 +164,7 @@ func (ss *Sets) Drift(headers []ipset.Header) []string {
 func (ss *Sets) MemberDrift(listings []ipset.Listing) (drift []string) {
 	for _, l := range listings {
 		s := ss.byName[l.Name]
-		if s == nil || !s.wanted || s.initial != nil || len(l.Members) != s.members.Count() {
+		if s == nil || !s.wanted || s.Timeout > 0 || len(l.Members) != s.members.Count() {
 			continue
 		}
 		for _, e := range l.Members {

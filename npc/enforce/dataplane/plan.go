@@ -196,7 +196,7 @@ func (p *planner) planMembers(changes []*memberChange) {
 // planSet creates a set, if need be, and brings its members up to date.
 func (p *planner) planSet(c *memberChange, grow *[]ipset.Op) {
 	if c.create {
-		*grow = append(*grow, ipset.Op{Kind: ipset.Create, Set: c.Of.Set, Elements: c.Of.initial})
+		*grow = append(*grow, ipset.Op{Kind: ipset.Create, Set: c.Of.Set, Elements: c.Of.initial()})
 	}
 	if c.Of.wanted && !c.Of.asked {
 		p.tx.planned.asked = append(p.tx.planned.asked, c.Of)

@@ -51,8 +51,8 @@ type Set struct {
 	// wanted.
 	kept  map[ipset.Entry]bool
 	stays bool
-	// initial are the elements that the set is made with, if all expire and another goroutine adds them; else nil.
-	initial []ipset.Element
+	// initial returns the elements that the set is made with: some if all expire and another goroutine adds them.
+	initial func() []ipset.Element
 }
 
 // target is where a set's members are sent: to the rules of a shard, or to a node of the dispatch tree.
@@ -76,7 +76,7 @@ func heightOf(s *Set) int {
 }
 
 func newSet(ss *Sets, s ipset.Set, key string) *Set {
-	return &Set{Set: s, key: key, sets: ss, members: members.New()}
+	return &Set{Set: s, key: key, sets: ss, members: members.New(), initial: func() []ipset.Element { return nil }}
 }
 
 // Key returns the name by which rules refer to the set.
@@ -197,7 +197,7 @@ func (s *Set) load(l *ipset.Listing) {
 	if l != nil {
 		s.found = l.Header
 	}
-	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) && s.initial == nil {
+	if l != nil && (!s.wanted || sameKind(s.Set, l.Set) && s.Timeout == 0) {
 		for _, m := range l.Members {
 			m.Timeout = 0 // it runs, and what is left of it is no difference
 			s.members.Have(m.Entry, m.Attr)
@@ -272,17 +272,11 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 	return s
 }
 
-// AddExpiring makes a fixed set desired with elements that expire and that another goroutine renews.
-func (ss *Sets) AddExpiring(name string, seconds uint32, about string, initial []ipset.Element) *Set {
-	s := ss.AddFixed(name, ipset.HashNet, about)
-	s.Timeout, s.initial = seconds, initial
-	return s
-}
-
-// AddLearned makes a set desired whose members expire, and which others fill.
-func (ss *Sets) AddLearned(name, about string) *Set {
-	s := ss.Add(name, ipset.HashIP, about)
-	s.Timeout, s.initial, s.members = naming.LearnedTimeout, []ipset.Element{}, members.New() // what was found stays
+// AddExpiring makes a set desired whose members expire, and which others fill. When it is made, it has what a function
+// returns.
+func (ss *Sets) AddExpiring(of ipset.Set, about string, initial func() []ipset.Element) *Set {
+	s := ss.Add(of.Name, of.Type, about)
+	s.Timeout, s.initial, s.members = of.Timeout, initial, members.New() // what was found stays
 	return s
 }
 
@@ -355,7 +349,7 @@ func (ss *Sets) Wanted() iter.Seq[*Set] {
 func (ss *Sets) OfPods() iter.Seq[*Set] {
 	return func(yield func(*Set) bool) {
 		for _, s := range ss.byName {
-			if !s.fixed && s.initial == nil && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort) && !yield(s) {
+			if !s.fixed && s.Timeout == 0 && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort) && !yield(s) {
 				return
 			}
 		}
@@ -375,7 +369,10 @@ func (ss *Sets) size() (sets, entries int) {
 	for _, s := range ss.byName {
 		if s.exists {
 			sets++
-			entries += s.members.Count() + len(s.initial)
+			entries += s.members.Count()
+			if s.fixed {
+				entries += len(s.initial())
+			}
 		}
 	}
 	return sets, entries

@@ -1,17 +1,16 @@
 package domainnames
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// maxRemembered is how many addresses of a list are remembered: those that count, and as many that do no longer.
-const maxRemembered = 2 * maxAddressesAll
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+)
 
 // Names are what policies ask for, which the controller sets, and what became of it. They are there before a Learner.
 type Names struct {
@@ -23,31 +22,30 @@ type Names struct {
 	mu        sync.Mutex // guards the fields below; never held during a system call
 	following bool
 	failure   error
-	// remembered are the addresses that a list has or had, by its key -> until when they count.
-	remembered map[string]map[netip.Addr]time.Time
+	// pods are the addresses of pods, with the keys of their lists.
+	pods map[netip.Addr][]string
+	// remembered is what was learned for a list, by its key.
+	remembered map[string]*remembered
 }
 
 // NewNames returns Names without lists.
 func NewNames() *Names {
-	return &Names{inputs: newInputs(), asked: make(chan struct{}), remembered: map[string]map[netip.Addr]time.Time{}}
+	return &Names{inputs: newInputs(), asked: make(chan struct{}), remembered: map[string]*remembered{}}
 }
 
 // Key returns what names a list of names.
 func Key(names []string) string { return strings.Join(names, " ") }
 
 // Follow replaces the lists, and the addresses of the pods of this node with the keys of those that they are subjects
-// of. A list that goes is forgotten, and its sets are left alone. Neither must be changed afterwards.
+// of. A new list takes over what was learned for lists whose subjects are all its own. A list that goes is forgotten,
+// and its sets are left alone. Neither must be changed afterwards.
 func (n *Names) Follow(lists []List, pods map[netip.Addr][]string) {
 	n.mu.Lock()
 	if len(lists) > 0 && !n.following {
 		n.following = true
 		close(n.asked)
 	}
-	for key := range n.remembered {
-		if !slices.ContainsFunc(lists, func(l List) bool { return l.Key == key }) {
-			delete(n.remembered, key)
-		}
-	}
+	n.remembered, n.pods = n.takeOver(lists, pods), pods
 	n.mu.Unlock()
 	n.inputs.follow(lists, pods)
 	if l := n.learner.Load(); l != nil && n.inputs.pending() {
@@ -58,12 +56,63 @@ func (n *Names) Follow(lists []List, pods map[netip.Addr][]string) {
 // Asked returns a channel that is closed once there has been a list.
 func (n *Names) Asked() <-chan struct{} { return n.asked }
 
+// takeOver returns what is remembered for lists. n.mu is held.
+func (n *Names) takeOver(lists []List, pods map[netip.Addr][]string) map[string]*remembered {
+	next := make(map[string]*remembered, len(lists))
+	var added []List
+	for _, l := range lists {
+		if next[l.Key] = n.remembered[l.Key]; next[l.Key] == nil {
+			next[l.Key] = newRemembered()
+			added = append(added, l)
+		}
+	}
+	for _, l := range added {
+		x := newIndex(map[string]*followed{l.Key: newFollowed(l)})
+		for key, former := range n.remembered {
+			if n.isAmong(key, l.Key, pods) {
+				next[l.Key].take(former, func(name string) bool { return len(x.match(name)) > 0 })
+			}
+		}
+	}
+	return next
+}
+
+// isAmong reports whether the subjects of a former list are subjects of another one now, those at least that are still
+// there. n.mu is held.
+func (n *Names) isAmong(former, list string, pods map[netip.Addr][]string) bool {
+	any := false
+	for a, keys := range n.pods {
+		if !slices.Contains(keys, former) {
+			continue
+		}
+		now, exists := pods[a]
+		if exists && !slices.Contains(now, list) {
+			return false
+		}
+		any = any || exists
+	}
+	return any
+}
+
+// Elements returns a function that returns what the set of a list of names begins with: the addresses of a family that
+// were learned for it and count still.
+func (n *Names) Elements(names []string, f npc.Family) func() []ipset.Element {
+	return func() []ipset.Element {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if r := n.remembered[Key(names)]; r != nil {
+			return r.elements(f, time.Now())
+		}
+		return nil
+	}
+}
+
 // IsNamed reports whether an address was learned for a list of names, also if it does not count any more.
 func (n *Names) IsNamed(a netip.Addr, names []string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, is := n.remembered[Key(names)][a]
-	return is
+	r := n.remembered[Key(names)]
+	return r != nil && len(r.until[a]) > 0
 }
 
 // Fail records why there is no Learner.
@@ -99,25 +148,8 @@ func (n *Names) remember(facts []fact) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range facts {
-		of := n.remembered[f.list.Key]
-		if of == nil {
-			of = map[netip.Addr]time.Time{}
-			n.remembered[f.list.Key] = of
+		if r := n.remembered[f.list.Key]; r != nil {
+			r.add(f.addr, f.name, f.until)
 		}
-		if of[f.addr] = later(of[f.addr], f.until); len(of) > maxRemembered {
-			forget(of)
-		}
-	}
-}
-
-// forget forgets the half of some addresses that counted least long.
-func forget(of map[netip.Addr]time.Time) {
-	all := make([]netip.Addr, 0, len(of))
-	for a := range of {
-		all = append(all, a)
-	}
-	slices.SortFunc(all, func(a, b netip.Addr) int { return cmp.Or(of[a].Compare(of[b]), a.Compare(b)) })
-	for _, a := range all[:len(all)/2] {
-		delete(of, a)
 	}
 }

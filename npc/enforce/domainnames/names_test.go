@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // known is that a name has an address.
@@ -86,6 +88,45 @@ func TestNamesAreRemembered(t *testing.T) {
 	n.Follow(nil, nil)
 	if n.IsNamed(address(maxRemembered), lists[0].Names) {
 		t.Error("a list that is gone has an address")
+	}
+}
+
+// TestS113_ANewListTakesOver shows which lists begin with what was learned for others: those that have all of their
+// subjects.
+func TestS113_ANewListTakesOver(t *testing.T) {
+	a, b, c := netip.MustParseAddr("10.32.1.1"), netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.1.3")
+	server, expired, other := netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("2001:db8::1")
+	former := List{Key: "*.a.org x.org", Names: []string{"*.a.org", "x.org"}}
+	next := List{Key: "*.a.org y.org", Names: []string{"*.a.org", "y.org"}}
+	for name, tc := range map[string]struct {
+		before, after map[netip.Addr][]string
+		want          bool
+	}{
+		"the same subject":               {map[netip.Addr][]string{a: {former.Key}, b: nil}, map[netip.Addr][]string{a: {next.Key}, b: nil}, true},
+		"one more subject":               {map[netip.Addr][]string{a: {former.Key}}, map[netip.Addr][]string{a: {next.Key}, c: {next.Key}}, true},
+		"one subject went":               {map[netip.Addr][]string{a: {former.Key}, b: {former.Key}}, map[netip.Addr][]string{a: {next.Key}}, true},
+		"all subjects went":              {map[netip.Addr][]string{a: {former.Key}}, map[netip.Addr][]string{c: {next.Key}}, false},
+		"another subject":                {map[netip.Addr][]string{a: {former.Key}, b: nil}, map[netip.Addr][]string{a: nil, b: {next.Key}}, false},
+		"one subject has the former yet": {map[netip.Addr][]string{a: {former.Key}, b: {former.Key}}, map[netip.Addr][]string{a: {former.Key}, b: {next.Key}}, false},
+		"both lists":                     {map[netip.Addr][]string{a: {former.Key}}, map[netip.Addr][]string{a: {former.Key, next.Key}}, true},
+	} {
+		n, of := NewNames(), newFollowed(former)
+		n.Follow([]List{former}, tc.before)
+		n.remember([]fact{{list: of, name: "n.a.org", addr: server, until: time.Now().Add(time.Hour)},
+			{list: of, name: "n.a.org", addr: expired, until: time.Now().Add(-time.Second)},
+			{list: of, name: "x.org", addr: other, until: time.Now().Add(time.Hour)}})
+		n.Follow([]List{former, next}, tc.after)
+		if n.IsNamed(server, next.Names) != tc.want || n.IsNamed(expired, next.Names) != tc.want || n.IsNamed(other, next.Names) {
+			t.Errorf("%s: the list has %+v", name, n.remembered[next.Key].until)
+		}
+		if !n.IsNamed(other, former.Names) {
+			t.Errorf("%s: the former list has %+v", name, n.remembered[former.Key].until)
+		}
+		got := n.Elements(next.Names, npc.IPv4)()
+		if tc.want != (len(got) == 1 && got[0].Prefix.Addr() == server && got[0].Comment == "n.a.org" && got[0].Timeout == 3600+600) ||
+			len(n.Elements(next.Names, npc.IPv6)()) > 0 {
+			t.Errorf("%s: the set begins with %+v", name, got)
+		}
 	}
 }
 

@@ -125,6 +125,46 @@ func TestS108_S113_Expiry(t *testing.T) {
 	})
 }
 
+// TestS113_AnEditKeepsWhatWasLearned adds a name to a policy and removes one: what the others have stays reachable all
+// the time, and its connections stay.
+func TestS113_AnEditKeepsWhatWasLearned(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, byName("*.example.com"), "--established", "terminate")
+		first, second := mustLookUp(t, w, "udp", "n1.example.com.", 4), mustLookUp(t, w, "tcp", "n2.example.com.", 6)
+		c, err := w.Hosts["web"].DialContext(t.Context(), "tcp", netip.AddrPortFrom(first, echoPort).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		stop, failed := make(chan struct{}), make(chan error)
+		go func() {
+			var err error
+			for err == nil {
+				select {
+				case <-stop:
+					failed <- nil
+					return
+				default:
+					err = dial(w.Hosts["web"], first)
+				}
+			}
+			failed <- err
+		}()
+		for _, names := range [][]string{{"*.example.com", "n9.example.org"}, {"n1.example.com", "n2.example.com"}, {"*.example.com"}} {
+			w.Apply(t, w.Objects(e2e.Do(base(), byName(names...))))
+			reaches(t, w, second, true)
+		}
+		close(stop)
+		if err := <-failed; err != nil {
+			t.Errorf("during an edit: %v\n%s", err, w.State())
+		}
+		w.Apply(t, w.Objects(e2e.Do(base(), byName("n1.example.com"))))
+		reaches(t, w, first, true)
+		reaches(t, w, second, false)
+		echoes(t, c, true)
+	})
+}
+
 // echo reports whether a server that echoes does so.
 func echo(c net.Conn) bool {
 	_ = c.SetDeadline(time.Now().Add(time.Second))

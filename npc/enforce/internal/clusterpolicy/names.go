@@ -46,8 +46,10 @@ func (n *names) follow(t *Tiers, choosing []*enforced) bool {
 	n.resolvers.Fix()
 	for f, table := range t.tables {
 		n.pods[f] = table.Sets.AddFixed(naming.DNSPods, ipset.HashIP, "local pods that may reach domain names")
-		n.alive[f] = table.Sets.AddExpiring(naming.DNSAlive, naming.AliveTimeout,
-			"all addresses, while answers of resolvers are learned", []ipset.Element{})
+		n.alive[f] = table.Sets.AddExpiring(ipset.Set{Name: naming.FixedSet(npc.Family(f), naming.DNSAlive),
+			Type: ipset.HashNet, Timeout: naming.AliveTimeout},
+			"all addresses, while answers of resolvers are learned", func() []ipset.Element { return nil })
+		dataplane.Fix(n.alive[f])
 		n.others[f] = table.Sets.AddFixed(naming.DNSResolvers, ipset.HashIPPort, "resolvers that --dns-resolvers names")
 	}
 	for _, r := range t.resolvers {

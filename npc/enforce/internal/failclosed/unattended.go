@@ -22,8 +22,10 @@ func addUnattended(t *dataplane.Table) (alive aliveSet, unattended *dataplane.Se
 	for _, p := range ipblock.All(t.Family == npc.IPv6) {
 		elements = append(elements, ipset.Element{Entry: ipset.Net(p), Attr: ipset.Attr{Comment: "weave-npc is running"}})
 	}
-	return aliveSet{t.Sets.AddExpiring(naming.Alive, naming.AliveTimeout, "every address while weave-npc runs", elements),
-			elements},
+	of := ipset.Set{Name: naming.FixedSet(t.Family, naming.Alive), Type: ipset.HashNet, Timeout: naming.AliveTimeout}
+	set := t.Sets.AddExpiring(of, "every address while weave-npc runs", func() []ipset.Element { return elements })
+	dataplane.Fix(set)
+	return aliveSet{set, elements},
 		t.Sets.AddFixed(naming.Unattended, ipset.HashNet, "unknown addresses that are dropped while weave-npc does not run")
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 	Booted func() time.Time
 	// MaxListSize is the most namespaces that a list has.
 	MaxListSize int
+	// Learned returns what returns the addresses of a family that were learned for a list of domain names.
+	Learned func([]string, npc.Family) func() []ipset.Element
 }
 
 // maxListed is how many namespaces a list of their sets may have. A packet that no member holds asks them all, one
@@ -53,7 +55,7 @@ type Index struct {
 // New returns an index without objects, whose sets are in the given tables.
 func New(c Config, tables [len(npc.Families)]*dataplane.Table) *Index {
 	x := &Index{config: c, tables: tables, namespaces: map[string]*namespace{}, Addresses: newAddresses(c.NodeName)}
-	x.Sets = newSets(tables, x.namespaces, x.Addresses, min(maxListed, c.MaxListSize))
+	x.Sets = newSets(c, tables, x.namespaces, x.Addresses)
 	return x
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy/labelset"
 )
@@ -19,8 +20,7 @@ type Sets struct {
 	tables     [len(npc.Families)]*dataplane.Table
 	namespaces map[string]*namespace
 	addresses  *Addresses
-	// listLimit is how many namespaces a list has at most.
-	listLimit int
+	config     Config
 	// selectors and fixed are by the IDs of their specifications.
 	selectors map[string]*selector
 	fixed     map[string]*fixedSets
@@ -32,19 +32,18 @@ type Sets struct {
 	nodes              *nodes
 }
 
-// fixedSets are sets whose members follow from their specification alone: address blocks, and lists of peers. Others
-// fill those of domain names.
+// fixedSets are sets whose members follow from their specification alone, or which others fill.
 type fixedSets struct {
 	id     string
 	sets   [len(npc.Families)]*dataplane.Set // nil for a family that they are not of
 	owners map[*dataplane.Owner]struct{}
 }
 
-func newSets(tables [len(npc.Families)]*dataplane.Table, namespaces map[string]*namespace, x *Addresses,
-	listLimit int) *Sets {
-	return &Sets{tables: tables, namespaces: namespaces, addresses: x, listLimit: listLimit,
-		selectors: map[string]*selector{},
-		fixed:     map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{},
+func newSets(
+	c Config, tables [len(npc.Families)]*dataplane.Table, namespaces map[string]*namespace, x *Addresses,
+) *Sets {
+	return &Sets{config: c, tables: tables, namespaces: namespaces, addresses: x,
+		selectors: map[string]*selector{}, fixed: map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{},
 		namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
 }
 
@@ -109,7 +108,8 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 		}
 	case rules.NamesSpec:
 		for f, t := range x.tables {
-			out.sets[f] = t.Sets.AddLearned(s.Name(t.Family), spec.String())
+			of := ipset.Set{Name: s.Name(t.Family), Type: ipset.HashIP, Timeout: naming.LearnedTimeout}
+			out.sets[f] = t.Sets.AddExpiring(of, spec.String(), x.config.Learned(spec.Names, t.Family))
 		}
 	case rules.UnionSpec:
 		for f, t := range x.tables {
@@ -300,7 +300,7 @@ func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
 // FitsList reports whether the namespaces that a selector matches are few enough for a list of their sets.
 func (x *Sets) FitsList(s labels.Selector) bool {
 	if known := x.namespaceSelectors[s.String()]; known != nil {
-		return len(known.matched) <= x.listLimit
+		return len(known.matched) <= min(maxListed, x.config.MaxListSize)
 	}
 	n := 0
 	for _, ns := range x.namespaces {
@@ -308,7 +308,7 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 			n++
 		}
 	}
-	return n <= x.listLimit
+	return n <= min(maxListed, x.config.MaxListSize)
 }
 
 // relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
@@ -320,7 +320,7 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 		if is == n.has(ns) {
 			continue
 		}
-		fitted := len(n.matched) <= x.listLimit
+		fitted := len(n.matched) <= min(maxListed, x.config.MaxListSize)
 		if is {
 			n.matched[ns] = struct{}{}
 		} else {
@@ -329,7 +329,7 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 		for s := range n.users {
 			x.follow(s, ns, is)
 		}
-		if fitted != (len(n.matched) <= x.listLimit) {
+		if fitted != (len(n.matched) <= min(maxListed, x.config.MaxListSize)) {
 			for s := range n.users {
 				maps.Copy(refit, s.owners)
 			}
