@@ -52,6 +52,7 @@ type Cluster struct {
 	// Registry has the metrics of the syncer that was made last.
 	Registry *prometheus.Registry
 
+	learned []named
 	// transactions are the texts of those applied since the last call of Applied.
 	transactions []string
 }

@@ -29,6 +29,8 @@ type Kernel struct {
 	other *Kernel
 	// references has what rules refer to, by their texts, because each restore checks all rules.
 	references map[string]reference
+	// Learned, if not nil, returns what a set gets by others as soon as it is made.
+	Learned func(set string) []ipset.Element
 	// AfterStep, if not nil, is called whenever a set was changed, or another step of a transaction is done.
 	AfterStep func()
 }
@@ -116,7 +118,11 @@ func (k *Kernel) set(op ipset.Op) error {
 			return errors.New("exists")
 		}
 		k.Sets[op.Set.Name] = &simulate.Set{Set: op.Set, Members: map[ipset.Entry]ipset.Attr{}}
-		return k.add(k.Sets[op.Set.Name], op.Elements)
+		elements := op.Elements
+		if k.Learned != nil {
+			elements = slices.Concat(elements, k.Learned(op.Set.Name))
+		}
+		return k.add(k.Sets[op.Set.Name], elements)
 	case ipset.Destroy:
 		if s != nil && k.inUse(op.Set.Name) {
 			return errors.New("in use")

@@ -83,7 +83,8 @@ func Universe() tiers.Universe {
 		CIDRs: []v1alpha2.CIDR{
 			"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "172.31.0.0/16", "fd32::1:0/112",
 		},
-		Ports: []int32{80, 443, 8080}, PortNames: []string{"http"}}
+		Ports: []int32{80, 443, 8080}, PortNames: []string{"http"},
+		DomainNames: []v1alpha2.DomainName{"*.example.com"}}
 }
 
 // ClusterPolicyOf returns one of a universe.

@@ -158,8 +158,9 @@ func universe() tiers.Universe {
 		CIDRs: []v1alpha2.CIDR{
 			"0.0.0.0/0", "::/0", "10.32.0.0/17", "172.31.0.0/31", "fd32::1:0/112", "198.51.100.0/25",
 		},
-		Ports:     []int32{80, 443, 8080},
-		PortNames: []string{"http"},
+		Ports:       []int32{80, 443, 8080},
+		PortNames:   []string{"http"},
+		DomainNames: []v1alpha2.DomainName{"*.example.com"},
 	}
 }
 

@@ -19,6 +19,7 @@ type Universe struct {
 	CIDRs                   []v1alpha2.CIDR
 	Ports                   []int32
 	PortNames               []string
+	DomainNames             []v1alpha2.DomainName
 }
 
 // Draw returns a policy that one of the two definitions of the kind admits, the standard or the experimental one.
@@ -93,8 +94,8 @@ func (d drawing) egressRule() v1alpha2.ClusterNetworkPolicyEgressRule {
 }
 
 func (d drawing) egressPeer() (peer v1alpha2.ClusterNetworkPolicyEgressPeer) {
-	if d.experimental && d.chance(3, "domain names") {
-		peer.DomainNames = []v1alpha2.DomainName{"*.example.com"}
+	if len(d.u.DomainNames) > 0 && d.experimental && d.chance(10, "domain names") {
+		peer.DomainNames = rapid.SliceOfNDistinct(rapid.SampledFrom(d.u.DomainNames), 1, 2, rapid.ID).Draw(d.t, "names")
 		return peer
 	}
 	if d.experimental && len(d.u.Nodes) > 0 && d.chance(20, "nodes") {

@@ -27,13 +27,14 @@ import (
 // universe is that of the cluster below: its networks overlap the addresses of pods and nodes.
 func universe() tiers.Universe {
 	return tiers.Universe{
-		Names:      []string{"p", "q", "r"},
-		Namespaces: []map[string]string{nil, {"x": "1"}, {"x": "2"}},
-		Pods:       []map[string]string{nil, {"y": "1"}, {"y": "2", "z": ""}},
-		Nodes:      []map[string]string{nil, {"role": "edge"}},
-		CIDRs:      []v1alpha2.CIDR{"10.32.0.0/16", "10.32.1.2/32", "0.0.0.0/0", "172.31.0.0/30", "fd32::/16", "::/0"},
-		Ports:      []int32{1, 80, 81, 65535},
-		PortNames:  []string{"http", "none"},
+		Names:       []string{"p", "q", "r"},
+		Namespaces:  []map[string]string{nil, {"x": "1"}, {"x": "2"}},
+		Pods:        []map[string]string{nil, {"y": "1"}, {"y": "2", "z": ""}},
+		Nodes:       []map[string]string{nil, {"role": "edge"}},
+		CIDRs:       []v1alpha2.CIDR{"10.32.0.0/16", "10.32.1.2/32", "0.0.0.0/0", "172.31.0.0/30", "fd32::/16", "::/0"},
+		Ports:       []int32{1, 80, 81, 65535},
+		PortNames:   []string{"http", "none"},
+		DomainNames: []v1alpha2.DomainName{"*.example.com", "example.com"},
 	}
 }
 

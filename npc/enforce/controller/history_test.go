@@ -93,7 +93,7 @@ func (s state) sameButForPolicies(o state) bool {
 
 // evaluated is the state for the reference model, with each address given to the pod that it belongs to.
 func (s state) evaluated() refmodel.State {
-	j := refmodel.State{Namespaces: s.spaces}
+	j := refmodel.State{Namespaces: s.spaces, Names: zone()}
 	hosts := map[netip.Addr]bool{}
 	for _, p := range s.pods {
 		for _, a := range p.HostAddrs {

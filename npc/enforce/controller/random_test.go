@@ -27,6 +27,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
@@ -54,8 +55,15 @@ type tester interface {
 // does not cover them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
+	h.Learn([]string{"*.example.com", "example.com", "www.example.com"}, zone())
 	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
 	return h
+}
+
+// zone returns what resolvers say.
+func zone() cluster.Zone {
+	return cluster.Zone{"example.com": fixture.Addrs("198.51.100.7 fd32:1::3"),
+		"www.example.com": fixture.Addrs("10.32.1.3 2001:db8::7"), "a.www.example.com": fixture.Addrs("10.32.1.6 fd32:1::5")}
 }
 
 // maybeEdit has short lists of cluster network policies edited in place too, as long ones are, or not.
@@ -345,7 +353,8 @@ func (h *generator) someClusterPolicy() {
 func (h *generator) drawClusterPolicy(names []string) *v1alpha2.ClusterNetworkPolicy {
 	p := tiers.Draw(h.t, tiers.Universe{Names: names, Namespaces: someLabels[1:], Pods: someLabels[1:], Nodes: someLabels[1:],
 		CIDRs: []v1alpha2.CIDR{"10.32.0.0/16", "10.32.1.0/30", "10.32.1.2/32", "0.0.0.0/0", "198.51.100.0/24", "::/0", "fd32:1::/64", "fd32:1::2/127"},
-		Ports: []int32{80, 81, 82}, PortNames: []string{"http", "none"}})
+		Ports: []int32{80, 81, 82}, PortNames: []string{"http", "none"},
+		DomainNames: []v1alpha2.DomainName{"*.example.com", "example.com", "www.example.com"}})
 	p.UID = types.UID(p.Name)
 	return p
 }
@@ -437,6 +446,7 @@ func (h *history) inMemory(p refmodel.Packet) simulate.PacketTrace {
 // check compares every cell with the reference model's.
 func (h *history) check() {
 	h.past = append(h.past, h.clone())
+	h.Remember()
 	j := h.state.evaluated()
 	h.cells(j, func(p refmodel.Packet) {
 		h.evaluated++
@@ -483,9 +493,6 @@ func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 	}
 	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
 	for _, side := range []explain.Side{got.Egress, got.Ingress} {
-		if side.Unknown != "" {
-			continue // a domain name may decide: only nodes know its addresses
-		}
 		want := ""
 		if !side.Allowed && side.By != nil {
 			want = side.By.String()

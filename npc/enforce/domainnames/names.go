@@ -143,13 +143,18 @@ func (n *Names) Counts() Counts {
 	return Counts{}
 }
 
-// remember records facts that the sets took.
-func (n *Names) remember(facts []fact) {
+// Remember records that a name that a list has is at an address, if the list is followed.
+func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if r := n.remembered[list]; r != nil {
+		r.add(a, name, until)
+	}
+}
+
+// remember records facts that the sets took.
+func (n *Names) remember(facts []fact) {
 	for _, f := range facts {
-		if r := n.remembered[f.list.Key]; r != nil {
-			r.add(f.addr, f.name, f.until)
-		}
+		n.Remember(f.list.Key, f.name, f.addr, f.until)
 	}
 }

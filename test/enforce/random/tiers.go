@@ -38,8 +38,9 @@ func (g *Generator) universe() tiers.Universe {
 		Pods: []map[string]string{nil, {"app": "web"}, {"app": "db"}, {"app": "web", "tier": "x"}, {"tier": "y"}},
 		CIDRs: []v1alpha2.CIDR{"10.32.0.0/16", "10.32.2.0/24", "0.0.0.0/0", "fd10:32:0:1::/64", "::/0",
 			"172.31.0.0/24", "fd31::/64"},
-		Ports:     []int32{53, 80, 81},
-		PortNames: []string{"web", "none"},
+		Ports:       []int32{53, 80, 81},
+		PortNames:   []string{"web", "none"},
+		DomainNames: []v1alpha2.DomainName{"*.example.com"},
 	}
 	for _, name := range []string{"web", "api", "n2", "out"} {
 		for family, bits := range map[int]string{4: "/32", 6: "/128"} {

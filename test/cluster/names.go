@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+)
+
+// named is a name that a list of domain names has, and one of its addresses.
+type named struct {
+	list, name string
+	addr       netip.Addr
+}
+
+// Zone is what resolvers say: name -> addresses.
+type Zone map[string][]netip.Addr
+
+// Names returns the names of each address.
+func (z Zone) Names() map[netip.Addr][]string {
+	out := map[netip.Addr][]string{}
+	for name, addrs := range z {
+		for _, a := range addrs {
+			out[a] = append(out[a], name)
+		}
+	}
+	return out
+}
+
+// Learn has the lists that can be made of some domain names know the addresses of a zone, as if pods had asked for all
+// of them as soon as there is a set. The names are in order.
+func (w *Cluster) Learn(names []string, zone Zone) {
+	elements := map[string][]ipset.Element{}
+	for which := 1; which < 1<<len(names); which++ {
+		var list []string
+		for i, n := range names {
+			if which&(1<<i) != 0 {
+				list = append(list, n)
+			}
+		}
+		set := rules.NewSet(rules.NamesSpec{Names: list})
+		for name, addrs := range zone {
+			for _, a := range addrs {
+				if has(list, name) {
+					at := set.Name(npc.FamilyOf(a))
+					elements[at] = append(elements[at], ipset.Element{Entry: ipset.Addr(a), Attr: ipset.Attr{Comment: name}})
+					w.learned = append(w.learned, named{domainnames.Key(list), name, a})
+				}
+			}
+		}
+	}
+	for _, k := range w.Kernels {
+		k.Learned = func(set string) []ipset.Element { return elements[set] }
+	}
+	w.Model.objects.SetLearned(zone.Names())
+}
+
+// Remember has the controller know what was learned.
+func (w *Cluster) Remember() {
+	for _, n := range w.learned {
+		controller.NamesOf(w.Model.Controller).Remember(n.list, n.name, n.addr, time.Now().Add(time.Hour))
+	}
+}
+
+// has reports whether a list has a name.
+func has(list []string, name string) bool {
+	for _, n := range list {
+		if below, wild := strings.CutPrefix(n, "*"); n == name || wild && strings.HasSuffix(name, below) {
+			return true
+		}
+	}
+	return false
+}
