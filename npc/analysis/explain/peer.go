@@ -161,7 +161,8 @@ func nodeMismatch(nodes []npc.Node, choose policy.Selector) Mismatch {
 // PeerReason is whether one peer of a rule matches, and if not, why.
 type PeerReason struct {
 	Mismatch Mismatch `json:"miss,omitempty"`
-	// Wants is what the peer requires and does not find, Has what it finds instead, Of whose that is.
+	// Wants is what the peer requires and does not find, Has what it finds instead, Of whose that is. Of a peer that
+	// matches, Has is the domain name that does.
 	Wants string `json:"wants,omitempty"`
 	Has   string `json:"has,omitempty"`
 	Of    string `json:"of,omitempty"`
@@ -178,6 +179,10 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 		r.Of = ""
 	case nameUnknown, notNamed:
 		r.Wants = p.Name
+	case fits:
+		if i := slices.IndexFunc(c.Learned[e.Addr], p.HasName); p.Name != "" {
+			r.Has = c.Learned[e.Addr][i]
+		}
 	case otherNamespace:
 		r.Wants, r.Has = p.Namespace, e.namespace()
 	case namespaceUnknown:
@@ -218,6 +223,9 @@ func (r PeerReason) MarshalJSON() ([]byte, error) {
 func (r PeerReason) String() string {
 	switch r.Mismatch {
 	case fits:
+		if r.Has != "" {
+			return fmt.Sprintf("%s is an address of %s", r.Of, r.Has)
+		}
 		return "peer fits " + r.Of
 	case notAPod:
 		return fmt.Sprintf("peer wants pods, %s is none", r.Of)

@@ -171,3 +171,13 @@ func (m matching) misses() string {
 	}
 	return strings.Join(why, "; ")
 }
+
+// named returns which domain name the other end has, for a rule that matches.
+func (m matching) named() string {
+	for _, p := range m.Peers {
+		if p.Mismatch == fits && p.Has != "" {
+			return ": " + p.String()
+		}
+	}
+	return ""
+}

@@ -113,7 +113,7 @@ func (r ClusterRuleReason) String() string {
 	case r.Matches && r.Action == policy.Pass.String():
 		return "matches, and passes it to the next tier"
 	case r.Matches:
-		return "matches"
+		return "matches" + r.named()
 	}
 	return "no: " + r.misses()
 }

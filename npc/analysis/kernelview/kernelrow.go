@@ -3,6 +3,8 @@
 package kernelview
 
 import (
+	"net/netip"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
@@ -26,6 +28,17 @@ type Member struct {
 	Is string `json:"is,omitempty"`
 	// NoMatch reports whether the entry is an exception.
 	NoMatch bool `json:"nomatch,omitempty"`
+}
+
+// NameRow is an address that was learned for a domain name.
+type NameRow struct {
+	Name string     `json:"name"`
+	Addr netip.Addr `json:"address"`
+	// Seconds are how long it counts if weave-npc runs; 0 if it counts only because weave-npc did not run.
+	Seconds int    `json:"seconds"`
+	Set     string `json:"set"`
+	// Policies are those whose rules accept the set.
+	Policies []string `json:"policies"`
 }
 
 // RuleRow is a rule in the kernel.

@@ -12,6 +12,7 @@ package query
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +96,7 @@ func (q Query) resolve(k Knowledge) (r resolved, err error) {
 
 // direct returns the flows to a pod or an address that is no Service's.
 func (q Query) direct(k Knowledge, from []flow.End) ([][]flow.Flow, error) {
-	to, err := k.Cluster.View().Find(q.To)
+	to, err := q.destination(k.Cluster.View())
 	if err != nil {
 		return nil, errors.Wrap(err, "--to")
 	}
@@ -107,6 +108,26 @@ func (q Query) direct(k Knowledge, from []flow.End) ([][]flow.Flow, error) {
 		return [][]flow.Flow{flows}, nil
 	}
 	return nil, nil
+}
+
+// destination returns the ends of a pod, an address or a domain name.
+func (q Query) destination(v *cluster.View) (ends []flow.End, err error) {
+	_, notAddr := netip.ParseAddr(q.To)
+	if notAddr == nil || strings.Contains(q.To, "/") || !strings.Contains(q.To, ".") {
+		return v.Find(q.To)
+	}
+	name := strings.ToLower(strings.TrimSuffix(q.To, "."))
+	for a, names := range v.Learned {
+		if slices.Contains(names, name) {
+			ends = append(ends, flow.End{Addr: a})
+		}
+	}
+	slices.SortFunc(ends, func(a, b flow.End) int { return a.Addr.Compare(b.Addr) })
+	if len(ends) == 0 {
+		err = errors.Errorf("no address of %s is known; give one with --resolve %s=ADDRESS, or ask a node that has "+
+			"learned it with --kernel; a pod is NAMESPACE/NAME", q.To, name)
+	}
+	return ends, err
 }
 
 // doubts returns the reasons against taking the addresses in the query for what they seem to be, sorted.

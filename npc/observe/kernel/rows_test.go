@@ -105,6 +105,26 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestNames are the elements of the sets that expire, in order, without the time that is for outages.
+func TestNames(t *testing.T) {
+	learned := func(addr, name string, seconds uint32) ipset.Element {
+		return ipset.Element{Entry: ipset.Addr(netip.MustParseAddr(addr)), Attr: ipset.Attr{Comment: name, Timeout: seconds}}
+	}
+	s := described()
+	s.sets = append(s.sets, ipset.Listing{Header: ipset.Header{Set: ipset.Set{Name: "weave-z", Type: ipset.HashIP, Timeout: 600}},
+		Members: []ipset.Element{learned("203.0.113.2", "b.org", 599), learned("203.0.113.1", "b.org", 660), learned("203.0.113.2", "a.org", 900)}})
+	s.purpose.Sets["weave-z"] = controller.SetUse{Policies: []string{"sandbox"}}
+	addr := netip.MustParseAddr
+	if diff := cmp.Diff([]kernelview.NameRow{{Name: "a.org", Addr: addr("203.0.113.2"), Seconds: 300, Set: "weave-z", Policies: []string{"sandbox"}},
+		{Name: "b.org", Addr: addr("203.0.113.1"), Seconds: 60, Set: "weave-z", Policies: []string{"sandbox"}},
+		{Name: "b.org", Addr: addr("203.0.113.2"), Set: "weave-z", Policies: []string{"sandbox"}}}, s.Names(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	if got := s.Learned()[addr("203.0.113.2")]; len(got) != 2 || len(s.Learned()) != 2 {
+		t.Errorf("learned: %v", s.Learned())
+	}
+}
+
 // TestPolicyRules are what comments name, with the direction of the chain.
 func TestPolicyRules(t *testing.T) {
 	chains := map[string]iptables.SeenChain{

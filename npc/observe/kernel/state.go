@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"net/netip"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -59,19 +58,6 @@ func Read(ctx context.Context, backend string, families []npc.Family) (*State, e
 	}
 	s.ports, _, s.portsErr = ports.Tables{}.Read()
 	return s, nil
-}
-
-// Learned returns the domain names that this node learned for addresses: the comments of entries that expire.
-func (s *State) Learned() map[netip.Addr][]string {
-	names := map[netip.Addr][]string{}
-	for _, l := range s.sets {
-		for _, m := range l.Members {
-			if l.Type == ipset.HashIP && l.Timeout > 0 {
-				names[m.Prefix.Addr()] = append(names[m.Prefix.Addr()], m.Comment)
-			}
-		}
-	}
-	return names
 }
 
 // Describe records what sets and chains are for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,6 +87,17 @@ func explained(t *testing.T, w *e2e.Cluster, backend lab.Backend) {
 	out, stderr, _ = e2e.Execute(t, w.Node("node1"), nil, ask...)
 	if !strings.Contains(out, "as the policies say") {
 		t.Errorf("explain --kernel says\n%s%s", out, stderr)
+	}
+	ask[6] = "N1.example.com"
+	out, stderr, _ = e2e.Execute(t, w.Node("node1"), nil, ask...)
+	if !strings.Contains(out, "-> "+outside(4, 1).String()) || !strings.Contains(out, "is an address of n1.example.com") {
+		t.Errorf("explain --kernel says about n1.example.com\n%s%s", out, stderr)
+	}
+	ask = []string{"show", "names", "--manifests", w.Source.(*e2e.Manifests).Dir, "--node-name", "node1", "--iptables-backend", string(backend)}
+	out, stderr, _ = e2e.Execute(t, w.Node("node1"), nil, ask...)
+	if !regexp.MustCompile(`(?m)^n1\.example\.com +` + outside(4, 1).String() + ` +\S+ +names +weave-\S+$`).MatchString(out) ||
+		strings.Contains(out, "n4.example.org") {
+		t.Errorf("show names says\n%s%s", out, stderr)
 	}
 }
 

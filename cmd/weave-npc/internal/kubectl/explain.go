@@ -21,9 +21,10 @@ import (
 type explainOptions struct {
 	query query.Query
 	input.ObjectFlags
-	kernel  Kernel
-	compare bool
-	output  cli.Format
+	resolved []string // NAME=ADDRESS,...
+	kernel   Kernel
+	compare  bool
+	output   cli.Format
 }
 
 // Kernel is that of the node that a command runs on.
@@ -69,6 +70,8 @@ func Explain(kernel Kernel) *cobra.Command {
 	f.StringVar(&o.query.To, "to", "", "destination: the same, or a Service as svc/NAME.NAMESPACE, or svc/NAME with -n")
 	f.StringVar(&o.query.Port, "port", "",
 		"tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
+	f.StringArrayVar(&o.resolved, "resolve", nil, "NAME=ADDRESS[,ADDRESS]: what resolvers say of a domain name, which "+
+		"--to may be then (repeatable; default: not known)")
 	o.output.Register(f,
 		"text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -",
 		"text", "json", "yaml")
@@ -134,7 +137,13 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 // know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may
 // lack the right to.
 func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Knowledge, err error) {
+	learned, err := input.Resolved(o.resolved)
+	if err != nil {
+		return k, err
+	}
 	switch {
+	case o.compare && learned != nil:
+		return k, errors.New("--resolve: the kernel has what this node has learned; leave out --kernel")
 	case o.compare && o.Group() != "":
 		return k, errors.New("--staged-group: the kernel has what is enforced; leave out --kernel")
 	case o.compare:
@@ -142,8 +151,14 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 	default:
 		err = o.knowObjects(ctx, stderr, &k)
 	}
-	if err != nil || o.query.NamesPods() {
+	if err != nil {
 		return k, err
+	}
+	if learned != nil {
+		k.Cluster.SetLearned(learned)
+	}
+	if o.query.NamesPods() {
+		return k, nil
 	}
 	n, err := o.Network(ctx)
 	if err != nil {

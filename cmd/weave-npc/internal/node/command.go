@@ -11,7 +11,8 @@ import (
 
 // Commands returns explain and show with what they add on a node, flows, check-node, and cleanup.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{kubectl.Explain(newNode()), kubectl.Show(showSetsCommand(), showRulesCommand()),
+	return []*cobra.Command{kubectl.Explain(newNode()),
+		kubectl.Show(showNamesCommand(), showSetsCommand(), showRulesCommand()),
 		flowsCommand(), checkNodeCommand(), cleanupCommand()}
 }
 

@@ -2,10 +2,10 @@
 //
 //	root.AddCommand(node.Commands()...)
 //
-//	explain --kernel     as package kubectl has it, compared with the node's chains and sets (node)
-//	show sets, rules     those of the kernel, with the policies that they are for (show)
-//	flows                the connections that the node's weave-npc has recorded (command)
-//	cleanup              removes all sets and chains of weave-npc
+//	explain --kernel         as package kubectl has it, compared with the node's chains and sets (node)
+//	show names, sets, rules  those of the kernel, with the policies that they are for (show)
+//	flows                    the connections that the node's weave-npc has recorded (command)
+//	cleanup                  removes all sets and chains of weave-npc
 //
 // They need Linux.
 package node

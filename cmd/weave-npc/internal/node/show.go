@@ -25,6 +25,14 @@ func showSetsCommand() *cobra.Command {
 		})
 }
 
+func showNamesCommand() *cobra.Command {
+	return kernelCommand("names",
+		"List the addresses that this node has learned for domain names, for how long, and the policies that use them",
+		func(_ context.Context, out, _ io.Writer, format string, s *nodeState) error {
+			return output.Names(out, format, s.Names())
+		})
+}
+
 func showRulesCommand() *cobra.Command {
 	socket := sharedflags.DefaultFlowsSocket
 	cmd := kernelCommand("rules",

@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/analysis/kernelview"
@@ -31,6 +32,19 @@ func Sets(out io.Writer, format string, sets []kernelview.SetRow) error {
 		rows = append(rows, row)
 	}
 	return table(out, "SET TYPE HOLDS USED-BY MEMBERS", rows)
+}
+
+// Names writes addresses of domain names as a table or as JSON.
+func Names(out io.Writer, format string, names []kernelview.NameRow) error {
+	if format == "json" {
+		return JSON(out, names)
+	}
+	var rows [][]string
+	for _, n := range names {
+		counts := (time.Duration(n.Seconds) * time.Second).String()
+		rows = append(rows, []string{n.Name, n.Addr.String(), counts, orDash(n.Policies), n.Set})
+	}
+	return table(out, "NAME ADDRESS FOR USED-BY SET", rows)
 }
 
 // member returns the text of a member in the table.

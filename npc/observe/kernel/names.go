@@ -1,0 +1,52 @@
+package kernel
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/analysis/kernelview"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+)
+
+// learned yields the elements that were learned for domain names, with their sets: their comments are the names.
+func (s *State) learned() iter.Seq2[ipset.Listing, ipset.Element] {
+	return func(yield func(ipset.Listing, ipset.Element) bool) {
+		for _, l := range s.sets {
+			for _, m := range l.Members {
+				if l.Type == ipset.HashIP && l.Timeout > 0 && !yield(l, m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Learned returns the domain names that this node learned for addresses.
+func (s *State) Learned() map[netip.Addr][]string {
+	names := map[netip.Addr][]string{}
+	for _, m := range s.learned() {
+		names[m.Prefix.Addr()] = append(names[m.Prefix.Addr()], m.Comment)
+	}
+	return names
+}
+
+// Names returns what this node learned for domain names, in the order of names, addresses and sets.
+func (s *State) Names() []kernelview.NameRow {
+	uses, byRules := s.purpose.Sets, s.policiesBySet()
+	rows := []kernelview.NameRow{}
+	for l, m := range s.learned() {
+		use, known := uses[l.Name]
+		if !known {
+			use.Policies = byRules[l.Name]
+		}
+		rows = append(rows, kernelview.NameRow{Name: m.Comment, Addr: m.Prefix.Addr(),
+			Seconds: max(0, int(m.Timeout)-naming.LearnedTimeout), Set: l.Name, Policies: use.Policies})
+	}
+	slices.SortFunc(rows, func(a, b kernelview.NameRow) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Addr.Compare(b.Addr), cmp.Compare(a.Set, b.Set))
+	})
+	return rows
+}
