@@ -37,7 +37,7 @@ const slow = 30 * time.Second
 // wire is a node with a client and a DNS server behind a bridge. Rules queue the server's answers, and pass what the
 // client sends to port 9 of an address only if the set has the address.
 type wire struct {
-	t              *testing.T
+	t              testing.TB
 	backend        lab.Backend
 	node           *lab.Node
 	client, server *lab.Pod
@@ -51,7 +51,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, w *wire)) {
 	}
 }
 
-func newWire(t *testing.T, backend lab.Backend) *wire {
+func newWire(t testing.TB, backend lab.Backend) *wire {
 	t.Helper()
 	network, err := lab.New(lab.Config{Nodes: 1, IPv4: true, IPv6: true})
 	if err != nil {
@@ -325,11 +325,13 @@ func query(f npc.Family, name string) []byte {
 }
 
 // dial connects the client to the server.
-func (w *wire) dial(network string, f npc.Family) net.Conn {
+func (w *wire) dial(network string, f npc.Family) net.Conn { return w.dialFrom(w.client, network, f) }
+
+func (w *wire) dialFrom(p *lab.Pod, network string, f npc.Family) net.Conn {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), slow)
 	defer cancel()
-	conn, err := w.client.DialContext(ctx, network, netip.AddrPortFrom(w.server.Addr([]int{4, 6}[f]), 53).String())
+	conn, err := p.DialContext(ctx, network, netip.AddrPortFrom(w.server.Addr([]int{4, 6}[f]), 53).String())
 	if err != nil {
 		w.t.Fatal(err)
 	}
