@@ -62,16 +62,21 @@ func (cs *Chains) SetBase(b *rules.Base) {
 	}
 }
 
-// setDNS makes the chains desired that hold answers of resolvers, or no longer.
+// setDNS makes the chains desired that hold answers of resolvers, or no longer. Rules that the kernel does not take are
+// left out.
 func (cs *Chains) setDNS(b *rules.Base) {
-	if b.Names != "" {
-		cs.addFixed(naming.DNSChain, "answers of resolvers with names that policies accept", rules.DNS(b)...)
-		cs.addFixed(naming.DNSHoldChain, "answers that are held", rules.DNSHold(b, cs.family.ip)...)
-	} else {
-		for _, name := range [...]string{naming.DNSChain, naming.DNSHoldChain} {
-			if c := cs.byName[name]; c != nil && c.wanted {
-				c.Drop()
+	for name, ordered := range map[string][]iptables.Rule{
+		naming.DNSChain: rules.DNS(b), naming.DNSHoldChain: rules.DNSHold(b, cs.family.ip)} {
+		if c := cs.byName[name]; b.Names == "" && c != nil && c.wanted {
+			c.Drop()
+		} else if b.Names != "" {
+			all := make(map[string]ChainRule, len(ordered))
+			for _, r := range ordered {
+				all[r.Match] = ChainRule{r.Target, r.Comment, r.Order, map[*Owner]int{cs.names: 1}, "", ""}
 			}
+			c = cs.addFixed(name, "answers of resolvers with names that policies accept")
+			c.ordered = true
+			c.SetRules(all)
 		}
 	}
 }

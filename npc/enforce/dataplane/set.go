@@ -262,18 +262,15 @@ func (ss *Sets) Add(name string, typ ipset.Type, about string) *Set {
 	return s
 }
 
-// Fix makes a set one that chains ask for which every node has.
-func Fix(s *Set) { s.fixed = true; s.touch() }
+// Fix makes a set one that chains ask for which every node has, and returns it.
+func Fix(s *Set) *Set { s.fixed = true; s.touch(); return s }
 
 // AddFixed makes one of the sets desired that every node has.
 func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
-	s := ss.Add(naming.FixedSet(ss.family.ip, name), typ, about)
-	Fix(s)
-	return s
+	return Fix(ss.Add(naming.FixedSet(ss.family.ip, name), typ, about))
 }
 
-// AddExpiring makes a set desired whose members expire, and which others fill. When it is made, it has what a function
-// returns.
+// AddExpiring makes a set desired whose members expire, and which others fill. It is made with what a function returns.
 func (ss *Sets) AddExpiring(of ipset.Set, about string, initial func() []ipset.Element) *Set {
 	s := ss.Add(of.Name, of.Type, about)
 	s.Timeout, s.initial, s.members = of.Timeout, initial, members.New() // what was found stays

@@ -22,7 +22,7 @@ const maxHeldNames = 64
 
 // heldLimit bounds how many answers a second one pod has held, so that its flood does not fill the queue. What is
 // beyond is dropped, and asked again.
-const heldLimit = "-m hashlimit --hashlimit-upto 200/second --hashlimit-burst 200 --hashlimit-mode dstip " +
+const heldLimit = "-m hashlimit --hashlimit-above 200/second --hashlimit-burst 200 --hashlimit-mode dstip " +
 	"--hashlimit-name weave-npc-dns-%s-1 --hashlimit-htable-size 1024 --hashlimit-htable-max 16384 " +
 	"--hashlimit-htable-expire 5000"
 
@@ -80,9 +80,9 @@ func DNS(b *Base) []iptables.Rule {
 		return []iptables.Rule{{Target: hold, Comment: "more names than the kernel looks for"}}
 	}
 	rules := make([]iptables.Rule, 0, len(names))
-	for _, name := range names {
+	for i, name := range names {
 		rules = append(rules, iptables.Rule{Match: "-m string --hex-string \"" + inMessage(name) + "\" --algo bm --icase",
-			Target: hold, Comment: name})
+			Target: hold, Comment: name, Order: i})
 	}
 	return rules
 }
@@ -104,13 +104,14 @@ func inMessage(name string) string {
 	return "|" + text + "|"
 }
 
-// DNSHold returns the rules that hold an answer while weave-npc reads the queue.
+// DNSHold returns the rules that hold an answer while weave-npc reads the queue. Without one that the kernel does not
+// take, answers pass unlearned.
 func DNSHold(b *Base, f npc.Family) []iptables.Rule {
 	return []iptables.Rule{
 		{Match: naming.NoMatch(naming.FixedSet(f, naming.DNSAlive), "src"), Target: "-j RETURN",
 			Comment: "weave-npc is not running"},
-		{Match: fmt.Sprintf(heldLimit, f), Target: fmt.Sprintf("-j NFQUEUE --queue-num %d", b.DNSQueue),
+		{Match: fmt.Sprintf(heldLimit, f), Target: "-j DROP", Comment: "too many answers to one pod", Order: 1},
+		{Target: fmt.Sprintf("-j NFQUEUE --queue-num %d", b.DNSQueue), Order: 2,
 			Comment: "held until its addresses are in the sets"},
-		{Target: "-j DROP", Comment: "too many answers to one pod"},
 	}
 }

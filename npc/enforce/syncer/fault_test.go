@@ -581,3 +581,37 @@ func TestASetIsDestroyedBeforeItsRuleComes(t *testing.T) {
 		s.agree()
 	})
 }
+
+// TestS89_TheKernelDoesNotFindNames: without a match or a target that answers of resolvers need, they pass unlearned, and
+// all else is enforced.
+func TestS89_TheKernelDoesNotFindNames(t *testing.T) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		for pattern, left := range map[string]string{"-m~string": "", "-j~NFQUEUE": "-m string", "hashlimit-above": "NFQUEUE"} {
+			s := newStation(t, b)
+			s.spoil(pattern)
+			s.ClusterPolicy("names", `{tier: Admin, priority: 1, subject: {namespaces: {}},
+				egress: [{action: Accept, to: [{domainNames: [a.example.com, b.example.com, c.example.com, d.example.com, e.example.com]}]}]}`)
+			s.step()
+			s.Expect(bothServed)
+			s.step() // without the chain that others lead to, legacy refuses these too
+			s.logged(refuses, 1)
+			if ready := s.Live.Ready(); !strings.HasSuffix(ready, "the kernel refuses what these policies need: domain names") {
+				t.Errorf("%s: readiness is %q", pattern, ready)
+			}
+			if text := s.dns(); !strings.Contains(text, left) || strings.Contains(text, strings.ReplaceAll(pattern, "~", " ")) {
+				t.Errorf("%s: the rules are\n%s", pattern, text)
+			}
+			s.program()
+			s.well()
+			if text := s.dns(); strings.Count(text, "-m string") != 5 || !strings.Contains(text, "NFQUEUE") {
+				t.Errorf("%s: afterwards the rules are\n%s", pattern, text)
+			}
+			s.agree()
+		}
+	})
+}
+
+// dns returns the rules for answers of resolvers.
+func (s *station) dns() string {
+	return strings.Join(slices.Concat(s.Kernels[npc.IPv4].Chains[naming.DNSChain], s.Kernels[npc.IPv4].Chains[naming.DNSHoldChain]), "\n")
+}

@@ -105,11 +105,12 @@ func (k *kernel) changedOnce(before, after iptables.Fingerprint) bool {
 }
 
 // optional reports whether a rule can be left out, or another one written instead, without opening anything: rules of
-// NetworkPolicies only allow, rules that report decide nothing, and those that end connections are for connections that
-// were allowed.
+// NetworkPolicies only allow, rules that report decide nothing, those that end connections are for connections that
+// were allowed, and those for answers of resolvers hold what is allowed.
 func optional(r iptables.Rule) bool {
 	return r.Instead != nil || r.Target == "-j ACCEPT" || r.Target == "-j RETURN" ||
 		strings.HasPrefix(r.Target, "-j NFLOG ") ||
 		strings.HasPrefix(r.Target, "-j MARK ") || strings.HasPrefix(r.Target, "-j REJECT ") ||
-		strings.HasPrefix(r.Match, "-m connmark ")
+		strings.HasPrefix(r.Match, "-m connmark ") || strings.HasPrefix(r.Match, "-m string ") ||
+		strings.HasPrefix(r.Match, "-m hashlimit --hashlimit-above ") || strings.HasPrefix(r.Target, "-j NFQUEUE ")
 }

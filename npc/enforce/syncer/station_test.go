@@ -108,7 +108,7 @@ case "$mode" in
 	printf '%%s' "${input%%.}" | exec /usr/sbin/%[2]s "$@"; exit;;
 *%[2]s:spoils-*)
 	text="${mode##*%[2]s:spoils-}" text="$(echo "${text%%%% *}" | tr '~' ' ')"
-	sed -E "\\|^-[AI].*$text| s| -j | -m bpf --bytecode \"1,255 255 255 255\" -j |" | exec /usr/sbin/%[2]s "$@"; exit;;
+	sed -E "\\|^-[AI].*$text| s# -([jg]) # -m bpf --bytecode \"1,255 255 255 255\" -\1 #" | exec /usr/sbin/%[2]s "$@"; exit;;
 esac
 case "$mode" in
 *%[2]s:fail*) echo "%[2]s: no" >&2; exit 1;;

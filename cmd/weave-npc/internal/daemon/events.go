@@ -38,7 +38,7 @@ func newEventReporter(ctx context.Context, client kubernetes.Interface, node str
 
 // Policy reports a policy that is not enforced as specified.
 func (r *eventReporter) Policy(p enforce.InvalidPolicy) {
-	if r.recorder == nil {
+	if r.recorder == nil || p.UID == "" { // domain names are those of several policies
 		return
 	}
 	object := policyReference(p.Namespace, p.Name, p.UID)

@@ -46,10 +46,10 @@ func (n *names) follow(t *Tiers, choosing []*enforced) bool {
 	n.resolvers.Fix()
 	for f, table := range t.tables {
 		n.pods[f] = table.Sets.AddFixed(naming.DNSPods, ipset.HashIP, "local pods that may reach domain names")
-		n.alive[f] = table.Sets.AddExpiring(ipset.Set{Name: naming.FixedSet(npc.Family(f), naming.DNSAlive),
-			Type: ipset.HashNet, Timeout: naming.AliveTimeout},
-			"all addresses, while answers of resolvers are learned", func() []ipset.Element { return nil })
-		dataplane.Fix(n.alive[f])
+		alive := ipset.Set{Name: naming.FixedSet(npc.Family(f), naming.DNSAlive), Type: ipset.HashNet,
+			Timeout: naming.AliveTimeout}
+		n.alive[f] = dataplane.Fix(table.Sets.AddExpiring(alive, "all addresses, while answers of resolvers are learned",
+			func() []ipset.Element { return nil }))
 		n.others[f] = table.Sets.AddFixed(naming.DNSResolvers, ipset.HashIPPort, "resolvers that --dns-resolvers names")
 	}
 	for _, r := range t.resolvers {

@@ -23,9 +23,8 @@ func addUnattended(t *dataplane.Table) (alive aliveSet, unattended *dataplane.Se
 		elements = append(elements, ipset.Element{Entry: ipset.Net(p), Attr: ipset.Attr{Comment: "weave-npc is running"}})
 	}
 	of := ipset.Set{Name: naming.FixedSet(t.Family, naming.Alive), Type: ipset.HashNet, Timeout: naming.AliveTimeout}
-	set := t.Sets.AddExpiring(of, "every address while weave-npc runs", func() []ipset.Element { return elements })
-	dataplane.Fix(set)
-	return aliveSet{set, elements},
+	initial := func() []ipset.Element { return elements }
+	return aliveSet{dataplane.Fix(t.Sets.AddExpiring(of, "every address while weave-npc runs", initial)), elements},
 		t.Sets.AddFixed(naming.Unattended, ipset.HashNet, "unknown addresses that are dropped while weave-npc does not run")
 }
 
