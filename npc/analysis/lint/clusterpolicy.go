@@ -46,6 +46,7 @@ func (l *linter) checkClusterPolicies() {
 			l.checkTierRules(p, d)
 			l.checkUnreachable(r, before, p, d)
 		}
+		l.checkLearned(p)
 		l.checkPriority(before, p)
 		before = append(before, p)
 	}

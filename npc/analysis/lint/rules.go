@@ -64,8 +64,8 @@ var (
 	denyOneWay = RuleInfo{"deny-one-way", Note, "A namespace has a default deny of ingress and none of egress.",
 		"Its pods may open connections to anywhere. Add Egress to the policyTypes if that is not intended."}
 	egressDNS = RuleInfo{"egress-forgets-dns", Warning, "Pods may open connections, but ask no DNS server.",
-		"Names of Services do not resolve. Allow udp/53 and tcp/53 to the DNS server. " +
-			"A DNS server on the node itself is always reached."}
+		"Names do not resolve, and addresses of domainNames are not learned. Allow udp/53 and tcp/53 to the DNS server. " +
+			"NetworkPolicies never deny one on the node itself."}
 	egressDNSOverTCP = RuleInfo{"egress-dns-udp-only", Note, "Pods may ask DNS servers by UDP and not by TCP.",
 		"Long answers are asked for again by TCP. Allow tcp/53 too."}
 	portName = RuleInfo{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
