@@ -121,7 +121,9 @@ func (l *linter) checkTierPeers(p *tierPolicy, d npc.Direction, i int, field str
 		case to.Nodes != nil:
 			next()
 		case len(to.DomainNames) > 0:
-			at += len(to.DomainNames)
+			for n := range to.DomainNames {
+				l.checkName(p.subject(), fmt.Sprintf("%s.domainNames[%d]", field, n), next().Name)
+			}
 		case len(to.Networks) > 0:
 			for n := range to.Networks {
 				l.checkBlock(p.subject(), fmt.Sprintf("%s.networks[%d]", field, n), *next().Block, nil)

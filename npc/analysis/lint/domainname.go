@@ -14,6 +14,32 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
+// clusterDomain is the usual DNS domain of a cluster's own names.
+const clusterDomain = "cluster.local"
+
+// checkName checks a domain name of a rule, which may begin with "*.".
+func (l *linter) checkName(s subject, field, name string) {
+	if l.isOfServices(name) {
+		l.add(nameOfService, s, field, fmt.Sprintf("%s is for Services: a ClusterIP is translated to a pod's address before "+
+			"policies are evaluated; select pods by labels", name), "")
+	}
+}
+
+// isOfServices reports whether a domain name is that of a Service, NAME.NAMESPACE.svc with the cluster's domain or
+// without, or of all Services. Names below a Service's are of pods, as those of a StatefulSet. A domain that is not the
+// usual one is the cluster's if it has the namespace.
+func (l *pods) isOfServices(name string) bool {
+	if name == "*."+clusterDomain || name == "*.svc."+clusterDomain {
+		return true
+	}
+	labels := strings.SplitN(name, ".", 4)
+	if len(labels) < 3 || labels[2] != "svc" {
+		return false
+	}
+	_, exists := l.view.Namespaces[labels[1]]
+	return exists || len(labels) == 3 || labels[3] == clusterDomain
+}
+
 // checkLearned looks for pods of a policy with domain names that may not ask a resolver whose answers are learned.
 func (l *linter) checkLearned(p *tierPolicy) {
 	named := slices.ContainsFunc(p.Written[npc.Egress], func(r policy.WrittenRule) bool {

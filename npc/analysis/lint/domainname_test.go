@@ -68,6 +68,41 @@ func TestPodsThatLearnNothing(t *testing.T) {
 	}
 }
 
+// TestNames has domain names that are probably not what the author wanted, and some that are.
+func TestNames(t *testing.T) {
+	const why = " is for Services: a ClusterIP is translated to a pod's address before policies are evaluated; " +
+		"select pods by labels"
+	for _, c := range []struct{ name, rule, want string }{
+		{"DB.shop.svc.cluster.local.", "name-of-service", "db.shop.svc.cluster.local" + why},
+		{"db.none.svc.cluster.local", "name-of-service", "db.none.svc.cluster.local" + why},
+		{"db.none.svc", "name-of-service", "db.none.svc" + why},
+		{"db.shop.svc.cluster.example", "name-of-service", "db.shop.svc.cluster.example" + why},
+		{"db.none.svc.cluster.example", "name-of-service", ""},
+		{"db-0.db.shop.svc.cluster.local", "name-of-service", ""},
+		{"*.db.shop.svc.cluster.local", "name-of-service", ""},
+		{"*.shop.svc.cluster.local", "name-of-service", "*.shop.svc.cluster.local" + why},
+		{"*.svc.cluster.local", "name-of-service", "*.svc.cluster.local" + why},
+		{"*.cluster.local", "name-of-service", "*.cluster.local" + why},
+		{"svc.example.com", "name-of-service", ""},
+		{"a.shop.example.com", "name-of-service", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found := lintText(t, objects(t, "p {tier: Admin, priority: 1, subject: {namespaces: {}}, "+
+				"egress: [{action: Accept, to: [{networks: [192.0.2.0/24]}, {domainNames: [example.com, '"+c.name+"']}]}]}"))
+			if c.want != "" {
+				c.want = level(c.rule) + " spec.egress[0].to[1].domainNames[1]: " + c.want
+			}
+			expect(t, found, c.rule, c.want)
+		})
+	}
+}
+
+// level returns the level of a rule.
+func level(rule string) string {
+	i := slices.IndexFunc(lint.Rules(), func(r lint.RuleInfo) bool { return r.ID == rule })
+	return string(lint.Rules()[i].Level)
+}
+
 // of returns the findings about the ClusterNetworkPolicy of a name.
 func of(name string, found []lint.Finding) []lint.Finding {
 	return slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Namespace != "" || f.Name != name })

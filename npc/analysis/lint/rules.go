@@ -26,7 +26,7 @@ func Rules() []RuleInfo {
 		emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
-		ruleUnreachable, samePriority, passInBaseline, ignoreUnknown}
+		ruleUnreachable, samePriority, passInBaseline, nameOfService, ignoreUnknown}
 }
 
 // The rules.
@@ -92,6 +92,9 @@ var (
 		"Which one is asked first is not defined; here it is the first by name. Give them different priorities."}
 	passInBaseline = RuleInfo{"pass-in-baseline", Note, "A rule of the Baseline tier passes.",
 		"No tier comes after it: the rule allows, as Accept does."}
+	nameOfService = RuleInfo{"name-of-service", Warning, "A domain name is that of a Service.",
+		"Packets to a ClusterIP have a pod's address when policies are evaluated, which no answer has. " +
+			"Select the Service's pods by labels. Names of headless Services do match."}
 	ignoreUnknown = RuleInfo{"ignore-unknown", Warning, "An annotation silences a rule that does not exist.",
 		"Nothing is silenced by it. The rules are listed in the documentation."}
 )
