@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/publicsuffix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,9 +21,27 @@ const clusterDomain = "cluster.local"
 // checkName checks a domain name of a rule, which may begin with "*.".
 func (l *linter) checkName(s subject, field, name string) {
 	if l.isOfServices(name) {
-		l.add(nameOfService, s, field, fmt.Sprintf("%s is for Services: a ClusterIP is translated to a pod's address before "+
-			"policies are evaluated; select pods by labels", name), "")
+		l.add(nameOfService, s, field,
+			fmt.Sprintf("%s is for Services: a ClusterIP is translated to a pod's address before policies are evaluated; "+
+				"select pods by labels", name), "")
 	}
+	if domain, wild := strings.CutPrefix(name, "*."); wild {
+		if suffix := publicSuffix(domain); suffix != "" {
+			l.add(wildcardPublic, s, field,
+				fmt.Sprintf("%s stands for names that anybody may have, such as those below %s", name, suffix), "")
+		}
+	}
+}
+
+// publicSuffix returns a domain below which anybody may have names, such as co.uk or github.io: a given one, or a
+// likely one below it, as s3.amazonaws.com is below amazonaws.com. It is empty if there is none.
+func publicSuffix(domain string) string {
+	for _, below := range [...]string{"", "s3.", "blob.", "blob.core."} {
+		if suffix, _ := publicsuffix.PublicSuffix(below + domain); suffix == below+domain {
+			return suffix
+		}
+	}
+	return ""
 }
 
 // isOfServices reports whether a domain name is that of a Service, NAME.NAMESPACE.svc with the cluster's domain or
@@ -59,8 +78,8 @@ func (l *linter) checkLearned(p *tierPolicy) {
 	})
 	if len(without) > 0 {
 		l.add(egressDNS, p.subject(), "spec.egress",
-			fmt.Sprintf("no rule allows %s to ask kube-dns at udp/53, from whose answers addresses of domainNames are learned",
-				podsText(without)), "")
+			fmt.Sprintf("no rule allows %s to ask kube-dns at udp/53, from whose answers addresses of domainNames "+
+				"are learned", podsText(without)), "")
 	}
 }
 
@@ -89,7 +108,8 @@ func mayBeKubeDNS(p policy.Peer) bool {
 	if p.Namespaces == nil && p.Namespace != metav1.NamespaceSystem {
 		return false
 	}
-	return allows(p.Namespaces, corev1.LabelMetadataName, metav1.NamespaceSystem) && allows(p.Pods, "k8s-app", "kube-dns")
+	return allows(p.Namespaces, corev1.LabelMetadataName, metav1.NamespaceSystem) &&
+		allows(p.Pods, "k8s-app", "kube-dns")
 }
 
 // allows reports whether a selector may match what has a label.

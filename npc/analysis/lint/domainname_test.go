@@ -72,6 +72,7 @@ func TestPodsThatLearnNothing(t *testing.T) {
 func TestNames(t *testing.T) {
 	const why = " is for Services: a ClusterIP is translated to a pod's address before policies are evaluated; " +
 		"select pods by labels"
+	const anybody = " stands for names that anybody may have, such as those below "
 	for _, c := range []struct{ name, rule, want string }{
 		{"DB.shop.svc.cluster.local.", "name-of-service", "db.shop.svc.cluster.local" + why},
 		{"db.none.svc.cluster.local", "name-of-service", "db.none.svc.cluster.local" + why},
@@ -85,6 +86,22 @@ func TestNames(t *testing.T) {
 		{"*.cluster.local", "name-of-service", "*.cluster.local" + why},
 		{"svc.example.com", "name-of-service", ""},
 		{"a.shop.example.com", "name-of-service", ""},
+		{"*.co.uk", "wildcard-public-suffix", "*.co.uk" + anybody + "co.uk"},
+		{"*.GitHub.io", "wildcard-public-suffix", "*.github.io" + anybody + "github.io"},
+		{"*.s3.amazonaws.com", "wildcard-public-suffix", "*.s3.amazonaws.com" + anybody + "s3.amazonaws.com"},
+		{"*.amazonaws.com", "wildcard-public-suffix", "*.amazonaws.com" + anybody + "s3.amazonaws.com"},
+		{"*.eu-west-1.amazonaws.com", "wildcard-public-suffix",
+			"*.eu-west-1.amazonaws.com" + anybody + "s3.eu-west-1.amazonaws.com"},
+		{"*.core.windows.net", "wildcard-public-suffix", "*.core.windows.net" + anybody + "blob.core.windows.net"},
+		{"*.windows.net", "wildcard-public-suffix", "*.windows.net" + anybody + "blob.core.windows.net"},
+		{"*.run.app", "wildcard-public-suffix", "*.run.app" + anybody + "s3.run.app"},
+		{"*.digitaloceanspaces.com", "wildcard-public-suffix",
+			"*.digitaloceanspaces.com" + anybody + "s3.digitaloceanspaces.com"},
+		{"github.io", "wildcard-public-suffix", ""},
+		{"*.example.github.io", "wildcard-public-suffix", ""},
+		{"*.example.co.uk", "wildcard-public-suffix", ""},
+		{"*.registry.example", "wildcard-public-suffix", ""},
+		{"*.corp.internal", "wildcard-public-suffix", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found := lintText(t, objects(t, "p {tier: Admin, priority: 1, subject: {namespaces: {}}, "+
