@@ -46,6 +46,7 @@ func (l *linter) checkClusterPolicies() {
 			l.checkTierRules(p, d)
 			l.checkUnreachable(r, before, p, d)
 		}
+		l.checkLearned(p)
 		l.checkPriority(before, p)
 		before = append(before, p)
 	}
@@ -120,7 +121,9 @@ func (l *linter) checkTierPeers(p *tierPolicy, d npc.Direction, i int, field str
 		case to.Nodes != nil:
 			next()
 		case len(to.DomainNames) > 0:
-			at += len(to.DomainNames)
+			for n := range to.DomainNames {
+				l.checkName(p.subject(), fmt.Sprintf("%s.domainNames[%d]", field, n), next().Name)
+			}
 		case len(to.Networks) > 0:
 			for n := range to.Networks {
 				l.checkBlock(p.subject(), fmt.Sprintf("%s.networks[%d]", field, n), *next().Block, nil)

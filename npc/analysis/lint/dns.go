@@ -22,7 +22,7 @@ func (l *linter) checkDNS(p *networkingv1.NetworkPolicy, c *cluster.Policy, targ
 	}
 	var without, overTCP []*group
 	for _, g := range targets {
-		switch udp, tcp := l.mayAsk(g, npc.UDP), l.mayAsk(g, npc.TCP); {
+		switch udp, tcp := l.mayAsk(g, npc.UDP, fitServer), l.mayAsk(g, npc.TCP, fitServer); {
 		case !udp:
 			without = append(without, g)
 		case !tcp:
@@ -53,23 +53,40 @@ func opensToPods(r policy.Rule) bool {
 	return len(r.Peers) == 0 || slices.ContainsFunc(r.Peers, func(p policy.Peer) bool { return p.Block == nil })
 }
 
-// mayAsk reports whether a rule of any policy may allow pods to ask a DNS server. A named port may be such a one.
-func (l *pods) mayAsk(g *group, protocol uint8) bool {
+// mayAsk reports whether policies may allow pods to ask a DNS server. The function reports whether the peers of a rule
+// are the servers.
+func (l *pods) mayAsk(g *group, protocol uint8, fit func([]policy.Peer) policy.Fit) (may bool) {
 	of := l.view.Applied(g.Pod, npc.Egress)
-	if of.Isolated == policy.Never {
-		return true
+	q := policy.Question[policy.Fit, cluster.Rule]{
+		Sets:    policy.Fits(),
+		Action:  cluster.Rule.Does,
+		Matches: func(r cluster.Rule) policy.Fit { return min(fitDNS(r.Ports, protocol), fit(r.Peers)) },
+		Decide: func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
+			may = may || d.Action == policy.Accept
+		},
 	}
-	for r := range of.All() {
-		if r.Action == policy.Accept && isForDNS(*r.Rule, protocol) {
-			return true
-		}
-	}
-	return false
+	q.Ask(&of, policy.Always)
+	return may
 }
 
-func isForDNS(r policy.Rule, protocol uint8) bool {
-	return len(r.Ports) == 0 || slices.ContainsFunc(r.Ports, func(p policy.Port) bool {
+// fitDNS reports whether ports of a rule are those of a DNS server. A named port may be such a one.
+func fitDNS(ports []policy.Port, protocol uint8) policy.Fit {
+	if len(ports) == 0 {
+		return policy.Always
+	}
+	if slices.ContainsFunc(ports, func(p policy.Port) bool {
 		return p.HasProtocol(protocol) &&
 			(p.Name != "" || slices.ContainsFunc(dnsPorts(), func(n uint16) bool { return p.Includes(protocol, n) }))
-	})
+	}) {
+		return policy.Maybe
+	}
+	return policy.Never
+}
+
+// fitServer reports whether peers of a rule are a DNS server: any but domain names may be.
+func fitServer(peers []policy.Peer) policy.Fit {
+	if len(peers) == 0 || slices.ContainsFunc(peers, func(p policy.Peer) bool { return p.Name == "" }) {
+		return policy.Maybe
+	}
+	return policy.Never
 }

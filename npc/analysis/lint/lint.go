@@ -7,7 +7,8 @@
 //
 //	rules                               the list of rules, with their levels
 //	linter                              holds objects and findings; Run calls the checks in order
-//	policy, peer, port, dns             checks of one NetworkPolicy; clusterpolicy of the others
+//	policy, peer, port                  checks of one NetworkPolicy; clusterpolicy, domainname of the others
+//	dns                                 which pods may ask DNS servers
 //	cover                               what another policy or rule makes superfluous, by within and constraint
 //	typo                                names that are nearly those of something else
 //	pods                                the pods that policies are about, in groups

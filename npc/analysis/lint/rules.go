@@ -26,7 +26,7 @@ func Rules() []RuleInfo {
 		emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
-		ruleUnreachable, samePriority, passInBaseline, ignoreUnknown}
+		ruleUnreachable, samePriority, passInBaseline, nameOfService, wildcardPublic, ignoreUnknown}
 }
 
 // The rules.
@@ -64,8 +64,8 @@ var (
 	denyOneWay = RuleInfo{"deny-one-way", Note, "A namespace has a default deny of ingress and none of egress.",
 		"Its pods may open connections to anywhere. Add Egress to the policyTypes if that is not intended."}
 	egressDNS = RuleInfo{"egress-forgets-dns", Warning, "Pods may open connections, but ask no DNS server.",
-		"Names of Services do not resolve. Allow udp/53 and tcp/53 to the DNS server. " +
-			"A DNS server on the node itself is always reached."}
+		"Names do not resolve, and addresses of domainNames are not learned. " +
+			"Allow udp/53 and tcp/53 to the DNS server. NetworkPolicies never deny one on the node itself."}
 	egressDNSOverTCP = RuleInfo{"egress-dns-udp-only", Note, "Pods may ask DNS servers by UDP and not by TCP.",
 		"Long answers are asked for again by TCP. Allow tcp/53 too."}
 	portName = RuleInfo{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
@@ -92,6 +92,12 @@ var (
 		"Which one is asked first is not defined; here it is the first by name. Give them different priorities."}
 	passInBaseline = RuleInfo{"pass-in-baseline", Note, "A rule of the Baseline tier passes.",
 		"No tier comes after it: the rule allows, as Accept does."}
+	nameOfService = RuleInfo{"name-of-service", Warning, "A domain name is that of a Service.",
+		"Packets to a ClusterIP have a pod's address when policies are evaluated, which no answer has. " +
+			"Select the Service's pods by labels. Names of headless Services do match."}
+	wildcardPublic = RuleInfo{"wildcard-public-suffix", Note, "A domain name stands for names that anybody may have.",
+		"Whoever registers a name, or rents a bucket or a host, below a public suffix can be reached by it. " +
+			"Write the names that are needed, or a domain of their owner."}
 	ignoreUnknown = RuleInfo{"ignore-unknown", Warning, "An annotation silences a rule that does not exist.",
 		"Nothing is silenced by it. The rules are listed in the documentation."}
 )

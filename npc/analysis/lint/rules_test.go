@@ -126,6 +126,12 @@ func TestRules(t *testing.T) {
 		{"the tier denies", "egress-forgets-dns", []string{frontend + "egress: [{to: [{podSelector: {}}], ports: [{port: 80}]}]}",
 			admin("egress: [{action: Deny, to: [{namespaces: {}}], protocols: [{udp: {destinationPort: {number: 53}}}]}]")},
 			"warning spec.egress: no rule allows pod shop/frontend to ask a DNS server: none is for udp/53"},
+		{"domain names are no server", "egress-forgets-dns",
+			[]string{frontend + "egress: [{to: [{podSelector: {}}], ports: [{port: 80}]}]}",
+				admin("egress: [{action: Accept, to: [{domainNames: [example.com]}]}]")},
+			"warning spec.egress: no rule allows pod shop/frontend to ask a DNS server: none is for udp/53\n" +
+				"warning spec.egress: no rule allows pod shop/frontend to ask kube-dns at udp/53, " +
+				"from whose answers addresses of domainNames are learned"},
 		{"of the protocol", "port-name-unknown", []string{frontend + "ingress: [{ports: [{port: dns}]}]}"},
 			"warning spec.ingress[0].ports[0]: no pod that receives has a port tcp/dns; udp/dns is one"},
 		{"of the peers", "port-name-unknown",
