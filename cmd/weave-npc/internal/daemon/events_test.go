@@ -17,11 +17,12 @@ func TestEvents(t *testing.T) {
 	web, api := ipowner.Ref{Namespace: "shop", Name: "web"}, ipowner.Ref{Namespace: "shop", Name: "api"}
 	addr := netip.MustParseAddr("10.32.1.2")
 	two, one := ipowner.Conflict{Addr: addr, Pod: web, Other: api}, ipowner.Conflict{Addr: addr, Pod: web}
-	r.Policy(enforce.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "spec.ingress[0]: bad port"})
-	r.Policy(enforce.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "too many sets", Refused: true})
-	r.Policy(enforce.InvalidPolicy{Name: "p", Reason: "spec.egress[0]: to[0]: unknown", Cluster: true})
-	r.Policy(enforce.InvalidPolicy{Name: "p", Reason: "spec.tier: unknown", Cluster: true, Inert: true})
-	r.Policy(enforce.InvalidPolicy{Name: "p", Reason: "too many sets", Cluster: true, Refused: true})
+	r.Policy(enforce.InvalidPolicy{Namespace: "shop", Name: "p", UID: "p", Reason: "spec.ingress[0]: bad port"})
+	r.Policy(enforce.InvalidPolicy{Namespace: "shop", Name: "p", UID: "p", Reason: "too many sets", Refused: true})
+	r.Policy(enforce.InvalidPolicy{Name: "p", UID: "p", Reason: "spec.egress[0]: to[0]: unknown", Cluster: true})
+	r.Policy(enforce.InvalidPolicy{Name: "p", UID: "p", Reason: "spec.tier: unknown", Cluster: true, Inert: true})
+	r.Policy(enforce.InvalidPolicy{Name: "p", UID: "p", Reason: "too many sets", Cluster: true, Refused: true})
+	r.Policy(enforce.InvalidPolicy{Name: "domain names", Reason: "no string match", Cluster: true, Refused: true})
 	r.Conflict(two)
 	r.Conflict(one)
 	close(recorder.Events)
