@@ -46,7 +46,7 @@ func (l *linter) checkClusterPolicies() {
 			l.checkTierRules(p, d)
 			l.checkUnreachable(r, before, p, d)
 		}
-		l.checkLearned(p)
+		checkLearned(l, p)
 		l.checkPriority(before, p)
 		before = append(before, p)
 	}
@@ -122,7 +122,7 @@ func (l *linter) checkTierPeers(p *tierPolicy, d npc.Direction, i int, field str
 			next()
 		case len(to.DomainNames) > 0:
 			for n := range to.DomainNames {
-				l.checkName(p.subject(), fmt.Sprintf("%s.domainNames[%d]", field, n), next().Name)
+				checkName(l, p.subject(), fmt.Sprintf("%s.domainNames[%d]", field, n), next().Name)
 			}
 		case len(to.Networks) > 0:
 			for n := range to.Networks {

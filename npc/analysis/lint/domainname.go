@@ -19,7 +19,7 @@ import (
 const clusterDomain = "cluster.local"
 
 // checkName checks a domain name of a rule, which may begin with "*.".
-func (l *linter) checkName(s subject, field, name string) {
+func checkName(l *linter, s subject, field, name string) {
 	if l.isOfServices(name) {
 		l.add(nameOfService, s, field,
 			fmt.Sprintf("%s is for Services: a ClusterIP is translated to a pod's address before policies are evaluated; "+
@@ -60,7 +60,7 @@ func (l *pods) isOfServices(name string) bool {
 }
 
 // checkLearned looks for pods of a policy with domain names that may not ask a resolver whose answers are learned.
-func (l *linter) checkLearned(p *tierPolicy) {
+func checkLearned(l *linter, p *tierPolicy) {
 	named := slices.ContainsFunc(p.Written[npc.Egress], func(r policy.WrittenRule) bool {
 		return slices.ContainsFunc(r.Peers, func(peer policy.Peer) bool { return peer.Name != "" })
 	})
@@ -84,7 +84,7 @@ func (l *linter) checkLearned(p *tierPolicy) {
 }
 
 // fitResolver reports whether peers of a rule are the resolvers whose answers are learned: pods of kube-dns, and
-// addresses that nodes are told. Which these are is not known.
+// addresses of --dns-resolvers. Which these are is not known.
 func (l *pods) fitResolver(peers []policy.Peer) policy.Fit {
 	fit := policy.FitOf(len(peers) == 0)
 	var blocks []netip.Prefix
