@@ -3,6 +3,7 @@ package names
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -19,8 +20,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// trusting makes three resolvers: mon on web's node, copy on another one and, with --dns-resolvers, out. Besides them and
-// names, web reaches db.
+// trusting makes three resolvers: mon on web's node, copy on another one and, with --dns-resolvers, out. Besides them
+// and names, web reaches db.
 func trusting(names ...string) e2e.Change {
 	return e2e.Do(base(), byName(names...),
 		e2e.Pod("kube-system/dns2", e2e.At("copy"), e2e.Labelled("k8s-app=kube-dns"),
@@ -60,17 +61,18 @@ type asked struct {
 	honest netip.Addr
 }
 
-// askOpen has a host ask for a name that the test answers.
-func askOpen(t *testing.T, w *e2e.Cluster, host, resolver string, family int, number byte, name string) asked {
+// askOpen has web ask a resolver for a name with a number, which the test answers.
+func askOpen(t *testing.T, w *e2e.Cluster, resolver string, port uint16, family int, number byte) asked {
 	t.Helper()
-	a := asked{w: w, resolver: w.Hosts[resolver], name: name, family: family, honest: outside(family, number)}
-	a.to = netip.AddrPortFrom(a.resolver.Addr(family), resolverPort)
-	c, err := w.Hosts[host].DialContext(t.Context(), "udp", a.to.String())
+	a := asked{w: w, resolver: w.Hosts[resolver], name: fmt.Sprintf("q%d.example.com.", number), family: family,
+		honest: outside(family, number)}
+	a.to = netip.AddrPortFrom(a.resolver.Addr(family), port)
+	c, err := w.Hosts["web"].DialContext(t.Context(), "udp", a.to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if _, err := c.Write(question(name, family)); err != nil {
+	if _, err := c.Write(question(a.name, family)); err != nil {
 		t.Fatal(err)
 	}
 	a.from = c.LocalAddr().(*net.UDPAddr).AddrPort()
@@ -225,8 +227,8 @@ func (y way) send(t *testing.T, w *e2e.Cluster, packet []byte, times int) (arriv
 	return arrived
 }
 
-// eachForgery runs a test with each backend, attachment and mode of binding. Where forged is true, sources of pods are not
-// bound, so that what is sent is seen to be what it takes: on a node that had pods before, that is so at first by default.
+// eachForgery runs a test with each backend, attachment and mode of binding. Where forged is true, sources of pods are
+// not bound, which shows that what is sent is what it takes. By default that is so at first on a node that had pods.
 func eachForgery(t *testing.T, policy e2e.Change, test func(t *testing.T, w *e2e.Cluster, forged bool)) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, attach := range []lab.Attach{lab.Bridge, lab.Routed} {
@@ -255,8 +257,7 @@ func TestS110_ForgedAnswers(t *testing.T) {
 			for _, resolver := range []string{"mon", "copy", "out"} {
 				for _, family := range []int{4, 6} {
 					number++
-					name := "q" + strconv.Itoa(int(number)) + ".example.com."
-					a := askOpen(t, w, "web", resolver, family, number, name)
+					a := askOpen(t, w, resolver, resolverPort, family, number)
 					bad := outside(family, 100+number)
 					sent += y.send(t, w, a.datagram(t, a.message(t, bad, "forged")), 5)
 					a.answered(t, a.datagram(t, a.message(t, a.honest, "honest")))
@@ -275,8 +276,8 @@ func TestS110_ForgedAnswers(t *testing.T) {
 	})
 }
 
-// TestS110_ForgedFragments has pods send the second fragment of a resolver's answer before it comes, with another address
-// and the same checksum.
+// TestS110_ForgedFragments has pods send the second fragment of a resolver's answer before it comes, with another
+// address and the same checksum.
 func TestS110_ForgedFragments(t *testing.T) {
 	eachForgery(t, trusting("*.example.com"), func(t *testing.T, w *e2e.Cluster, forged bool) {
 		number, sent, taken := byte(0), 0, 0
@@ -286,8 +287,7 @@ func TestS110_ForgedFragments(t *testing.T) {
 					continue // its node waits for the other fragment
 				}
 				number++
-				name := "q" + strconv.Itoa(int(number)) + ".example.com."
-				a := askOpen(t, w, "web", "mon", family, number, name)
+				a := askOpen(t, w, "mon", resolverPort, family, number)
 				bad := outside(family, 100+number)
 				honest := fragments(a.datagram(t, a.message(t, a.honest, "\x80\x80\x80\x80")), uint32(number))
 				other := fragments(a.datagram(t, a.message(t, bad, "\x80\x80\x80\x80")), uint32(number))
