@@ -68,7 +68,8 @@ func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 	return out[:min(len(out), naming.MaxNamed)]
 }
 
-// Resolvers returns the addresses of the resolvers whose answers count on some node; none if no policy has domain names.
+// Resolvers returns the addresses of the resolvers whose answers count on some node; none if no policy has domain
+// names.
 func (l Lookup) Resolvers() []netip.Addr {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

@@ -6,7 +6,10 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -152,6 +155,61 @@ func TestS110_AnswersToOthers(t *testing.T) {
 			unlearned(t, w, "asked as web", outside(family, 4))
 		})
 	})
+}
+
+// TestS110_ForgedWhileItStarts has pods go on to answer as resolvers while weave-npc is killed and started again, in an
+// audit.
+func TestS110_ForgedWhileItStarts(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := forging(t, backend, lab.Bridge, trusting("*.example.com"), "--bind-audit=10m")
+		var asked []asked
+		frames := map[*lab.Host][][]byte{}
+		for i, resolver := range []string{"mon", "copy", "out"} {
+			a := askOpen(t, w, resolver, resolverPort, 4, byte(1+i))
+			asked = append(asked, a)
+			forged := a.datagram(t, a.message(t, outside(4, byte(101+i)), ""))
+			for _, y := range ways(lab.Bridge) {
+				y.send(t, w, forged, 1)
+				sender := w.Hosts[y.sender]
+				frames[sender] = append(frames[sender], y.frame(t, w, forged))
+			}
+		}
+		stop := flood(t, frames)
+		w.Daemons[0].Kill(t)
+		w.Daemons[0].Start(t)
+		w.Daemons[0].AwaitReady(t)
+		t.Logf("%d forged answers sent", stop())
+		for i, a := range asked {
+			a.answered(t, a.datagram(t, a.message(t, a.honest, "")))
+			unlearned(t, w, "a forged one", outside(4, byte(101+i)))
+		}
+	})
+}
+
+// flood has hosts send frames again and again until stop is called, which returns how many they were.
+func flood(t *testing.T, frames map[*lab.Host][][]byte) (stop func() int64) {
+	var sent atomic.Int64
+	var senders sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for sender, own := range frames {
+		senders.Go(func() {
+			for ctx.Err() == nil {
+				for _, f := range own {
+					if err := sender.SendFrame("eth0", f); err != nil {
+						t.Error(err)
+						return
+					}
+					sent.Add(1)
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	return func() int64 {
+		cancel()
+		senders.Wait()
+		return sent.Load()
+	}
 }
 
 // hostile returns messages that say nothing about names of *.example.com, by what they have. They give an address.

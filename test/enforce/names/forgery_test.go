@@ -2,6 +2,7 @@ package names
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -221,6 +222,17 @@ func gateway(t *testing.T, w *e2e.Cluster, pod string) (a net.HardwareAddr) {
 	return a
 }
 
+// frame returns a packet in a frame.
+func (y way) frame(t *testing.T, w *e2e.Cluster, packet []byte) []byte {
+	t.Helper()
+	kind := []byte{8, 0}
+	if packet[0]>>4 == 6 {
+		kind = []byte{0x86, 0xdd}
+	}
+	source := w.Hosts[cmp.Or(y.as, y.sender)]
+	return bytes.Join([][]byte{y.to(w, t), e2e.HardwareAddr(t, source), kind, packet}, nil)
+}
+
 // send sends a packet several times, and returns how many of them arrived at the pod's port on its node.
 func (y way) send(t *testing.T, w *e2e.Cluster, packet []byte, times int) (arrived int) {
 	t.Helper()
@@ -230,15 +242,7 @@ func (y way) send(t *testing.T, w *e2e.Cluster, packet []byte, times int) (arriv
 		t.Fatal(err)
 	}
 	defer capture.Close()
-	source := y.sender
-	if y.as != "" {
-		source = y.as
-	}
-	kind := []byte{8, 0}
-	if packet[0]>>4 == 6 {
-		kind = []byte{0x86, 0xdd}
-	}
-	frame := bytes.Join([][]byte{y.to(w, t), e2e.HardwareAddr(t, w.Hosts[source]), kind, packet}, nil)
+	frame := y.frame(t, w, packet)
 	for range times {
 		if err := sender.SendFrame("eth0", frame); err != nil {
 			t.Fatal(err)

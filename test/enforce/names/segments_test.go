@@ -33,8 +33,8 @@ func texts(before int) []string {
 	return out
 }
 
-// TestS110_SegmentsThatLookLikeAnswers has web choose where segments of the resolver's answers begin: at answers in their
-// texts.
+// TestS110_SegmentsThatLookLikeAnswers has web choose where segments of the resolver's answers begin: at answers in
+// their texts.
 func TestS110_SegmentsThatLookLikeAnswers(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := forging(t, backend, lab.Bridge, trusting("*.example.com"))
