@@ -15,6 +15,11 @@ type Forgery struct {
 	Kind   Reason // byIP, byARP, byNeighbour or byMAC
 }
 
+// Drops reports whether frames like a forgery are dropped.
+func (s State) Drops(f Forgery) bool {
+	return s.Mode == On || s.Mode == Audit && f.Kind == byIP && slices.Contains(s.Reserved, f.Addr)
+}
+
 // Forged returns the forged sources that were seen lately, sorted.
 func (Tables) Forged() ([]Forgery, error) {
 	kinds := map[string]Reason{forged4: byIP, forged6: byIP, forgedARP: byARP, forgedND: byNeighbour, forgedMACs: byMAC}

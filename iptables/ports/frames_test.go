@@ -248,3 +248,18 @@ func forgedOnBridge(t testing.TB, e, victim end) map[string][]byte {
 		"802.3 in another's frame":             other(victim.mac, 60),
 	}
 }
+
+// reservedPass has how many of the frames with a reserved source pass in each mode.
+func reservedPass(m ports.Mode) int {
+	if m == ports.Off {
+		return rounds
+	}
+	return 0
+}
+
+// reserve reserves the addresses of an end, and returns frames with them.
+func reserve(t testing.TB, s *ports.State, sender, e end) map[string][]byte {
+	s.Reserved = []netip.Addr{e.v4, e.v6}
+	return map[string][]byte{"reserved": udp(t, sender.mac, e.v4, 53, 2), "reserved IPv6": udp(t, sender.mac, e.v6, 53, 2),
+		"fragment": fragment4(t, sender.mac, e.v4, 2), "IPv6 fragment": fragment6(t, sender.mac, e.v6, 17, 2, make([]byte, 16)...)}
+}

@@ -228,7 +228,12 @@ func TestSourcesOnABridge(t *testing.T) {
 			bind(&s, w.index["victim"], victim, true)
 			s.Bridged = append(s.Bridged, w.index["young"], w.index["exempt"])
 			s.Exempt = []int{w.index["exempt"], w.index["br0"], 1}
+			reserved := reserve(t, &s, own, endOf(3))
 			write(t, s)
+			for _, port := range []string{"own", "new", "young"} {
+				w.expect("bridge", port, reserved, reservedPass(mode))
+			}
+			w.expect("bridge", "exempt", reserved, rounds)
 			forgeries := merged(forgedIP(t, own, victim), forgedOnBridge(t, own, victim))
 			w.expect("bridge", "own", merged(honest(t, own), honestOnBridge(t, own)), rounds)
 			w.expect("bridge", "own", forgeries, forgedPass)
@@ -279,7 +284,11 @@ func TestSourcesWithRoutes(t *testing.T) {
 			s := ports.State{Mode: mode, Exempt: []int{w.index["exempt"], 1}, Sources: map[ports.Source]string{}}
 			bind(&s, w.index["own"], own, false)
 			bind(&s, w.index["victim"], victim, false)
+			reserved := reserve(t, &s, own, endOf(3))
 			write(t, s)
+			w.expect("inet", "own", reserved, reservedPass(mode))
+			w.expect("inet", "new", reserved, reservedPass(mode))
+			w.expect("inet", "exempt", reserved, rounds)
 			w.expect("inet", "own", honest(t, own), rounds)
 			forgeries := forgedIP(t, own, victim)
 			w.expect("inet", "own", forgeries, forgedPass)

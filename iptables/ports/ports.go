@@ -31,7 +31,7 @@ type Mode int
 const (
 	// Off looks at no source.
 	Off Mode = iota
-	// Audit counts such frames, and passes them.
+	// Audit counts such frames, and passes them unless the source is reserved.
 	Audit
 	// On drops them.
 	On
@@ -74,6 +74,8 @@ type State struct {
 	Exempt []int
 	// Sources are the bound sources, each with its pod as "namespace/name".
 	Sources map[Source]string
+	// Reserved are addresses that no port may send from unless it is exempt or they are bound to it, in Audit too.
+	Reserved []netip.Addr
 }
 
 // longestOwner is the number of bytes that an element's comment has room for.
@@ -94,7 +96,7 @@ func (s State) Equal(other State) bool {
 	a, b := s.normal(), other.normal()
 	return a.sameRules(b) && slices.Equal(a.Types, b.Types) && slices.Equal(a.Bridged, b.Bridged) &&
 		slices.Equal(a.Routed, b.Routed) && slices.Equal(a.Bound, b.Bound) && slices.Equal(a.Exempt, b.Exempt) &&
-		maps.Equal(a.Sources, b.Sources)
+		maps.Equal(a.Sources, b.Sources) && slices.Equal(a.Reserved, b.Reserved)
 }
 
 // sameRules reports whether two states have the same rules for frames.
@@ -115,6 +117,11 @@ func (s State) normal() State {
 	n.Bound = slices.DeleteFunc(sorted(s.Bound), func(port int) bool {
 		return !contains(n.Bridged, port) && !contains(n.Routed, port)
 	})
+	for _, a := range s.Reserved {
+		n.Reserved = append(n.Reserved, a.Unmap().WithZone(""))
+	}
+	slices.SortFunc(n.Reserved, netip.Addr.Compare)
+	n.Reserved = slices.Compact(n.Reserved)
 	n.Sources = make(map[Source]string, len(s.Sources))
 	for source, pod := range s.Sources {
 		source.Addr = source.Addr.Unmap().WithZone("")

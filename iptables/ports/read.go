@@ -2,6 +2,7 @@ package ports
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
@@ -47,19 +48,18 @@ func (Tables) Read() (s State, whole bool, err error) {
 	return s, false, nil
 }
 
-// mode returns what happens to forged sources, if it can be told from rules that are not those of this version.
+// mode returns what happens to forged sources, if it can be told from rules that are not those of this version. The last
+// rule is for all that the others are not for.
 func (s *snapshot) mode() Mode {
 	rules, found := s.rules[forged]
 	if !found {
 		return Off
 	}
-	for _, r := range rules {
-		if slices.ContainsFunc(r.Exprs, func(e expr.Any) bool {
-			v, ok := e.(*expr.Verdict)
-			return ok && v.Kind == expr.VerdictDrop
-		}) {
-			return On
-		}
+	if len(rules) > 0 && slices.ContainsFunc(rules[len(rules)-1].Exprs, func(e expr.Any) bool {
+		v, ok := e.(*expr.Verdict)
+		return ok && v.Kind == expr.VerdictDrop
+	}) {
+		return On
 	}
 	return Audit
 }
@@ -152,6 +152,13 @@ func (s *snapshot) addTo(state *State, from family) {
 	for k := range s.elements[etherTypes] {
 		if len(k) == 2 {
 			state.Types = append(state.Types, uint16(k[0])<<8|uint16(k[1]))
+		}
+	}
+	for _, set := range []string{reserved4, reserved6} {
+		for k := range s.elements[set] {
+			if a, ok := netip.AddrFromSlice([]byte(k)); ok {
+				state.Reserved = append(state.Reserved, a)
+			}
 		}
 	}
 	for _, set := range []string{sources4, sources6} {

@@ -133,7 +133,7 @@ func (s structure) routerOnly() chain {
 }
 
 // sources returns the chain for frames whose source is not bound to their port. A port that is not bound, because it is
-// not known yet, may send from any source that is not bound to another port.
+// not known yet, may send from any source that is neither reserved nor bound to another port.
 func (s structure) sources() chain {
 	c := chain{name: sources}
 	if s.bridge() {
@@ -145,6 +145,8 @@ func (s structure) sources() chain {
 	}
 	c.enter(forged, s.inside(unix.ETH_P_IP), source4().in(bound4))
 	c.enter(forged, s.inside(unix.ETH_P_IPV6), source6().in(bound6))
+	c.enter(forged, s.inside(unix.ETH_P_IP), source4().in(reserved4))
+	c.enter(forged, s.inside(unix.ETH_P_IPV6), source6().in(reserved6))
 	if s.bridge() {
 		c.enter(forged, s.icmp6(neighbourAdvert), target().in(bound6))
 		c.enter(forged, s.icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...), target().in(bound6))
@@ -209,24 +211,28 @@ func (s structure) joining() chain {
 	return c
 }
 
-// forged returns the chain that notes forged sources, and drops the frames unless in Audit. A rule for itself notes
-// them: it ends without a match if the set is full.
+// forged returns the chain that notes forged sources, and drops the frames, in Audit those from reserved sources alone.
+// A rule for itself notes them: it ends without a match if the set is full.
 func (s structure) forged() chain {
 	c := chain{name: forged}
-	note := func(why Reason, set string, fields []field, matches ...[]expr.Any) {
+	note := func(why Reason, set string, fields []field, reserved []expr.Any, matches ...[]expr.Any) {
 		c.add(&expr.Dynset{SrcRegKey: register(0), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE},
 			append(matches, key(fields...))...)
+		if s.Mode == Audit && reserved != nil {
+			c.drop(why, append(matches, reserved)...)
+		}
 		c.refuse(s, why, matches...)
 	}
 	if s.bridge() {
-		note(byNeighbour, forgedND, s.from(target()), s.icmp6(neighbourAdvert))
+		note(byNeighbour, forgedND, s.from(target()), nil, s.icmp6(neighbourAdvert))
 	}
-	note(byNeighbour, forgedND, s.from(target()), s.icmp6(neighbourSolicitation), source6().is(expr.CmpOpEq, zero(16)...))
-	note(byIP, forged4, s.from(source4()), s.inside(unix.ETH_P_IP))
-	note(byIP, forged6, s.from(source6()), s.inside(unix.ETH_P_IPV6))
+	note(byNeighbour, forgedND, s.from(target()), nil, s.icmp6(neighbourSolicitation),
+		source6().is(expr.CmpOpEq, zero(16)...))
+	note(byIP, forged4, s.from(source4()), source4().in(reserved4), s.inside(unix.ETH_P_IP))
+	note(byIP, forged6, s.from(source6()), source6().in(reserved6), s.inside(unix.ETH_P_IPV6))
 	if s.bridge() {
-		note(byARP, forgedARP, []field{arpHardware(), arpSender()}, s.arp())
-		note(byMAC, forgedMACs, []field{hardwareSource()})
+		note(byARP, forgedARP, []field{arpHardware(), arpSender()}, nil, s.arp())
+		note(byMAC, forgedMACs, []field{hardwareSource()}, nil)
 	}
 	return c
 }

@@ -22,7 +22,9 @@ const (
 	bound4      = "bound4"     // the addresses of sources4 of both tables
 	bound6      = "bound6"     // those of sources6, except what only their link knows
 	boundMACs   = "bound-macs" // the MAC addresses of portMACs
-	forged4     = "forged4"    // what was forged lately, with the keys of sources4
+	reserved4   = "reserved4"  // the addresses of State.Reserved
+	reserved6   = "reserved6"
+	forged4     = "forged4" // what was forged lately, with the keys of sources4
 	forged6     = "forged6"
 	forgedARP   = "forged-arp"
 	forgedND    = "forged-nd"
@@ -57,6 +59,7 @@ func (s structure) sets() []*nftables.Set {
 	sets = append(sets, s.set(exemptPorts, port), s.set(boundPorts, port),
 		s.set(sources4, with(nftables.TypeIPAddr)...), s.set(sources6, with(nftables.TypeIP6Addr)...),
 		s.set(bound4, nftables.TypeIPAddr), s.set(bound6, nftables.TypeIP6Addr),
+		s.set(reserved4, nftables.TypeIPAddr), s.set(reserved6, nftables.TypeIP6Addr),
 		s.forgedSet(forged4, with(nftables.TypeIPAddr)), s.forgedSet(forged6, with(nftables.TypeIP6Addr)),
 		s.forgedSet(forgedND, with(nftables.TypeIP6Addr)))
 	if s.bridge() {
@@ -106,6 +109,14 @@ func (s structure) elements() map[string]elements {
 	all[exemptPorts] = portKeys(s.Exempt)
 	all[boundPorts] = portKeys(slices.DeleteFunc(slices.Clone(s.Bound), func(p int) bool { return !contains(own, p) }))
 	maps.Copy(all, s.sourceKeys())
+	all[reserved4], all[reserved6] = elements{}, elements{}
+	for _, a := range s.Reserved {
+		set := reserved4
+		if a.Is6() {
+			set = reserved6
+		}
+		all[set][string(a.AsSlice())] = ""
+	}
 	return all
 }
 

@@ -42,7 +42,8 @@ func ruleset(t testing.TB) string {
 
 // pods returns a state with n pods, every tenth of them not on a bridge.
 func pods(mode ports.Mode, n int) ports.State {
-	s := ports.State{Mode: mode, Exempt: []int{1, 2, 70000}, Sources: map[ports.Source]string{}}
+	s := ports.State{Mode: mode, Exempt: []int{1, 2, 70000}, Sources: map[ports.Source]string{},
+		Reserved: []netip.Addr{netip.MustParseAddr("fd00:96::10"), netip.MustParseAddr("10.96.0.10")}}
 	for i := range n {
 		port, mac := 70001+i, ports.MAC{2, 0, 0, 0, byte(i >> 8), byte(i)}
 		if i%10 == 9 {
@@ -141,6 +142,7 @@ func TestElementsChangeAlone(t *testing.T) {
 		"no address":    func(s *ports.State) { delete(s.Sources, pod) },
 		"a port less":   func(s *ports.State) { s.Bridged, s.Bound = s.Bridged[1:], s.Bound[1:] },
 		"exempt":        func(s *ports.State) { s.Exempt = append(s.Exempt, 70003) },
+		"reserved":      func(s *ports.State) { s.Reserved = append(s.Reserved[:1], netip.MustParseAddr("10.96.0.11")) },
 		"not bound":     func(s *ports.State) { s.Bound = s.Bound[:1] },
 		"all others'": func(s *ports.State) {
 			for source := range s.Sources {
@@ -242,7 +244,8 @@ func tampering() map[string]string {
 			all["rule added: "+family+c] = fmt.Sprintf("add rule %s weave-npc %s accept", family, c)
 			all["no rules: "+family+c] = fmt.Sprintf("flush chain %s weave-npc %s", family, c)
 		}
-		for _, set := range []string{"pod-ports", "exempt-ports", "bound-ports", "sources4", "sources6", "bound4", "bound6"} {
+		for _, set := range []string{"pod-ports", "exempt-ports", "bound-ports", "sources4", "sources6", "bound4", "bound6",
+			"reserved4", "reserved6"} {
 			all["set emptied: "+family+set] = fmt.Sprintf("flush set %s weave-npc %s", family, set)
 		}
 	}

@@ -323,6 +323,24 @@ func (b *bindings) addUnlisted(p *port, to map[netip.Addr]types.UID) {
 	}
 }
 
+// reserved returns the addresses that are reserved, except those of local pods that are bound to no port: nothing could
+// come from them.
+func (b *bindings) reserved(r result) (out []netip.Addr) {
+	if b.api.Reserved == nil {
+		return nil
+	}
+	bound := map[netip.Addr]bool{}
+	for s := range r.Sources {
+		bound[s.Addr] = true
+	}
+	for _, a := range b.api.Reserved() {
+		if o, found := b.api.Owner(a); bound[a] || !found || !o.Local {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // has reports whether the kernel has the address of a forged source behind the port.
 func (b *bindings) has(f ports.Forgery) bool {
 	p := b.ports[f.Port]

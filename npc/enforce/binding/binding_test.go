@@ -235,3 +235,22 @@ func TestS104_AddressesOfPorts(t *testing.T) {
 		t.Run(name, test.run)
 	}
 }
+
+// TestS110_ReservedAddresses reserves those of others, and those of local pods once they are bound.
+func TestS110_ReservedAddresses(t *testing.T) {
+	n := newNode(nil)
+	if got := n.reserved(n.decide(nil)); got != nil {
+		t.Errorf("reserved: %s", got)
+	}
+	n.bindings.api.Reserved = func() []netip.Addr { return addrs("10.0.0.1 10.0.0.2 10.1.0.1 192.0.2.1") }
+	n.api("kube-system/dns", "u1", "10.0.0.1")
+	n.api("kube-system/vm", "u2", "10.0.0.2")
+	n.api("kube-system/far", "u3", "10.1.0.1")
+	far := n.pods[addrs("10.1.0.1")[0]]
+	far.Local = false
+	n.pods[addrs("10.1.0.1")[0]] = far
+	n.port(7, "10.0.0.1")
+	if got := n.reserved(n.decide(nil)); !slices.Equal(got, addrs("10.0.0.1 10.1.0.1 192.0.2.1")) {
+		t.Errorf("reserved: %s", got)
+	}
+}

@@ -30,11 +30,12 @@ func (g *Guard) report(now time.Time) error {
 			g.looks[f.Port] = look{l.first, now}
 		}
 		taken, plain := g.holder(f)
-		if !plain && !g.audit.IsZero() {
+		dropped := g.have.Drops(f)
+		if !plain && !dropped && !g.audit.IsZero() {
 			g.audit = now.Add(g.Config.Audit)
 		}
 		g.Reporter.forged(forgedSource{f, g.name(f.Port), g.owners[f.Port], taken, g.bindings.has(f),
-			g.mode(now) == ports.On})
+			dropped})
 	}
 	g.Reporter.forget(g.looks)
 	return nil

@@ -337,7 +337,10 @@ func (g *Guard) macs() []ports.MAC {
 func (g *Guard) want(r result, now time.Time) ports.State {
 	s := ports.State{Mode: g.mode(now), AllowVLAN: g.Config.AllowVLAN,
 		OnlyTypes: g.Isolating() || g.have.OnlyTypes && !g.Synced(), Types: g.Config.Types,
-		Bound: r.Bound, Exempt: append(r.Routing, g.found.Others...), Sources: r.Sources}
+		Bound: r.Bound, Exempt: append(r.Routing, g.found.Others...), Sources: r.Sources, Reserved: g.bindings.reserved(r)}
+	if !g.Synced() {
+		s.Reserved = append(s.Reserved, g.have.Reserved...)
+	}
 	for _, p := range g.found.Pods {
 		if p.Bridge {
 			s.Bridged = append(s.Bridged, p.Index)

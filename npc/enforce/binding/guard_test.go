@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netlink"
@@ -122,4 +123,20 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	stop = start(t, Options{Attachment: attachment, API: nobody, Kernel: table, Config: Config{AllowVLAN: true}}, said)
 	guarded(b, "tags are allowed", true, []int{second})
 	stop()
+}
+
+// TestS110_ReservedAddressesStay has those that the tables have stay until all objects are known.
+func TestS110_ReservedAddressesStay(t *testing.T) {
+	synced := false
+	api := API{Reserved: func() []netip.Addr { return addrs("192.0.2.2") },
+		Owner: func(netip.Addr) (Owner, bool) { return Owner{}, false }}
+	g := NewGuard(Options{API: api, Synced: func() bool { return synced }, Isolating: func() bool { return false },
+		Reporter: NewReporter(prometheus.NewRegistry(), slog.Default(), func(Owner, string) {})})
+	g.bindings, g.have.Reserved = newBindings(api, Config{}, nil), addrs("192.0.2.1")
+	for _, want := range []string{"192.0.2.2 192.0.2.1", "192.0.2.2"} {
+		if got := g.want(result{}, time.Now()).Reserved; !slices.Equal(got, addrs(want)) {
+			t.Errorf("synced: %t: reserved are %s, not %s", synced, got, want)
+		}
+		synced = true
+	}
 }

@@ -97,7 +97,8 @@ func framed(message []byte) []byte {
 }
 
 // answerTo returns the answer to a question, with the TTL of a second; nil if it is none. nK.example.com has the address
-// with the number K of each network outside; kK.example.com is another name of nK.example.org.
+// with the number K of each network outside; kK.example.com is another name of nK.example.org. tK.evil.org has texts.
+// Names that begin with q are not answered.
 func answerTo(message []byte) []byte {
 	var p dnsmessage.Parser
 	header, err := p.Start(message)
@@ -108,6 +109,10 @@ func answerTo(message []byte) []byte {
 	if err != nil {
 		return nil
 	}
+	name := strings.ToLower(q.Name.String())
+	if strings.HasPrefix(name, "q") {
+		return nil
+	}
 	header.Response, header.RecursionAvailable = true, true
 	b := dnsmessage.NewBuilder(nil, header)
 	b.EnableCompression()
@@ -115,7 +120,6 @@ func answerTo(message []byte) []byte {
 	_ = b.Question(q)
 	_ = b.StartAnswers()
 	own := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}
-	name := strings.ToLower(q.Name.String())
 	if strings.HasPrefix(name, "k") {
 		real := dnsmessage.MustNewName("n" + strings.TrimSuffix(name[1:], "com.") + "org.")
 		_ = b.CNAMEResource(own, dnsmessage.CNAMEResource{CNAME: real})
@@ -129,6 +133,8 @@ func answerTo(message []byte) []byte {
 			_ = b.AResource(own, dnsmessage.AResource{A: outside(4, byte(k)).As4()})
 		case dnsmessage.TypeAAAA:
 			_ = b.AAAAResource(own, dnsmessage.AAAAResource{AAAA: outside(6, byte(k)).As16()})
+		case dnsmessage.TypeTXT:
+			_ = b.TXTResource(own, dnsmessage.TXTResource{TXT: texts(int(k))})
 		}
 	}
 	out, err := b.Finish()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
@@ -118,6 +120,36 @@ func NamesOf(t *Tiers) (lists []domainnames.List, pods map[netip.Addr][]string) 
 	}
 	slices.SortFunc(lists, func(a, b domainnames.List) int { return strings.Compare(a.Key, b.Key) })
 	return lists, pods
+}
+
+// ResolversOf returns the addresses of the resolvers whose answers some node learns: none without a policy with names.
+func ResolversOf(t *Tiers) (out []netip.Addr) {
+	named := false
+	for _, p := range t.policies {
+		named = named || p.hasNames()
+	}
+	if !named {
+		return nil
+	}
+	for _, r := range t.resolvers {
+		out = append(out, r.Addr())
+	}
+	for _, s := range rules.ClusterResolvers() {
+		spec := s.SetSpec.(rules.SelectorSpec)
+		for q := range t.index.PodsOf(spec.Namespace) {
+			if spec.Pods.Matches(labels.Set(q.Facts().Labels)) {
+				out = append(out, q.Owned()...)
+			}
+		}
+	}
+	return out
+}
+
+// hasNames reports whether a rule of the policy has domain names, whether it chooses a pod or not.
+func (p *enforced) hasNames() bool {
+	return slices.ContainsFunc(p.Rules[npc.Egress], func(r policy.ClusterRule) bool {
+		return slices.ContainsFunc(r.Peers, func(peer policy.MergedPeer) bool { return peer.Names != nil })
+	})
 }
 
 // listOf returns a list of names with its sets.

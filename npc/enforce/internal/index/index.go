@@ -10,6 +10,7 @@
 package index
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -82,6 +83,15 @@ func (x *Index) Pods() func(func(*Pod) bool) {
 					return
 				}
 			}
+		}
+	}
+}
+
+// PodsOf yields the pods of a namespace.
+func (x *Index) PodsOf(name string) func(func(*Pod) bool) {
+	return func(yield func(*Pod) bool) {
+		if ns := x.namespaces[name]; ns != nil {
+			maps.Values(ns.pods)(yield)
 		}
 	}
 }
