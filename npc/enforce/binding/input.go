@@ -48,7 +48,7 @@ type API struct {
 	Owner func(netip.Addr) (Owner, bool)
 	// InRange reports whether an address may be that of a local pod.
 	InRange func(netip.Addr) bool
-	// Reserved returns the addresses that nobody may send from unless they are bound to the port, in an audit and at a
+	// Reserved returns the addresses that a port must not send from unless they are bound to it, in an audit and at a
 	// port of an unknown pod too. It may be nil.
 	Reserved func() []netip.Addr
 }

@@ -49,6 +49,14 @@ func New(config enforce.Config) *Controller {
 	return &Controller{wake: make(wake, 1), state: s, evaluator: newEvaluator(s)}
 }
 
+// ResolversOf returns the addresses of the resolvers whose answers count on some node; none if no policy has domain
+// names.
+func ResolversOf(c *Controller) []netip.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return clusterpolicy.ResolversOf(c.state.tiers)
+}
+
 // NamesOf returns what the learner of domain names shares with a controller.
 func NamesOf(c *Controller) *domainnames.Names { return c.state.names }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster/ipowner"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
-	"github.com/weave-npc/weave-npc/npc/enforce/internal/clusterpolicy"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
@@ -66,14 +65,6 @@ func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 	}
 	out := l.c.state.isolation.Isolating(q, d)
 	return out[:min(len(out), naming.MaxNamed)]
-}
-
-// Resolvers returns the addresses of the resolvers whose answers count on some node; none if no policy has domain
-// names.
-func (l Lookup) Resolvers() []netip.Addr {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return clusterpolicy.ResolversOf(l.c.state.tiers)
 }
 
 // AnyIsolated reports whether a local pod is isolated in some direction.

@@ -201,7 +201,7 @@ type Chains struct {
 	jumps []*jump.Jump
 	// foundLayout is the layout of what was last loaded; empty if there was nothing.
 	foundLayout string
-	names *Owner // the domain names of all policies
+	names       *Owner // the domain names of all policies
 	// read is set once the kernel's chains have been read, and foundLists if there were lists of tiers among them then.
 	read, foundLists bool
 	// textless is set once the texts of rules that are found are of no use.

@@ -41,13 +41,13 @@ func Key(names []string) string { return strings.Join(names, " ") }
 // and its sets are left alone. Neither must be changed afterwards.
 func (n *Names) Follow(lists []List, pods map[netip.Addr][]string) {
 	n.mu.Lock()
+	n.remembered, n.pods = n.takeOver(lists, pods), pods
+	n.inputs.follow(lists, pods) // before a Learner reads the queue
 	if len(lists) > 0 && !n.following {
 		n.following = true
 		close(n.asked)
 	}
-	n.remembered, n.pods = n.takeOver(lists, pods), pods
 	n.mu.Unlock()
-	n.inputs.follow(lists, pods)
 	if l := n.learner.Load(); l != nil && n.inputs.pending() {
 		l.wake()
 	}

@@ -94,7 +94,7 @@ func TestS110_OthersAnswer(t *testing.T) {
 	})
 }
 
-// TestS110_UnaskedAnswers has resolvers answer what nobody asked, also once web has sent something back.
+// TestS110_UnaskedAnswers has resolvers answer what no pod asked, also once web has sent something back.
 func TestS110_UnaskedAnswers(t *testing.T) {
 	bothAttached(t, trusting("*.example.com"), func(t *testing.T, w *e2e.Cluster) {
 		number := byte(0)

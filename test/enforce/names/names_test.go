@@ -95,7 +95,7 @@ func explained(t *testing.T, w *e2e.Cluster, backend lab.Backend) {
 	}
 	ask = []string{"show", "names", "--manifests", w.Source.(*e2e.Manifests).Dir, "--node-name", "node1", "--iptables-backend", string(backend)}
 	out, stderr, _ = e2e.Execute(t, w.Node("node1"), nil, ask...)
-	if !regexp.MustCompile(`(?m)^n1\.example\.com +` + outside(4, 1).String() + ` +\S+ +names +weave-\S+$`).MatchString(out) ||
+	if !regexp.MustCompile(`(?m)^n1\.example\.com +`+outside(4, 1).String()+` +\S+ +names +weave-\S+$`).MatchString(out) ||
 		strings.Contains(out, "n4.example.org") {
 		t.Errorf("show names says\n%s%s", out, stderr)
 	}

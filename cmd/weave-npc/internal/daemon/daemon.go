@@ -123,7 +123,8 @@ func (d *daemon) bind(config binding.Config) {
 			Local: p.Node == node && !p.HostNetwork}, found
 	}
 	d.guard = binding.NewGuard(binding.Options{Attachment: d.attachment, Config: config,
-		API:       binding.API{Owner: owner, InRange: lookup.InRange, Reserved: lookup.Resolvers},
+		API: binding.API{Owner: owner, InRange: lookup.InRange,
+			Reserved: func() []netip.Addr { return controller.ResolversOf(d.controller) }},
 		Isolating: lookup.AnyIsolated, Synced: d.controller.Synced, Unlisted: d.controller.SetUnlisted, Kernel: ports.Tables{}, Generation: iptables.Generation,
 		Reporter: binding.NewReporter(d.registry, d.log, d.reporter.Forged), Log: d.log})
 }
