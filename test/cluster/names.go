@@ -35,6 +35,7 @@ func (z Zone) Names() map[netip.Addr][]string {
 // Learn has the lists that can be made of some domain names know the addresses of a zone, as if pods had asked for all
 // of them as soon as there is a set. The names are in order.
 func (w *Cluster) Learn(names []string, zone Zone) {
+	w.learned = nil
 	elements := map[string][]ipset.Element{}
 	for which := 1; which < 1<<len(names); which++ {
 		var list []string

@@ -42,7 +42,7 @@ func (r *preview) applied(harness string) *objects.View {
 		}
 	}
 	c := objects.New()
-	c.SetLearned(zone().Names())
+	c.SetLearned(r.names.Names())
 	in.Deliver(c)
 	for name, labels := range r.spaces {
 		c.SetNamespace(npc.Namespace{Name: name, Labels: labels})

@@ -74,16 +74,18 @@ type state struct {
 	// node are the addresses that the node has itself, and nodes the other Nodes of the cluster, by name.
 	node  []netip.Addr
 	nodes map[string]npc.Node
+	// names are what resolvers say.
+	names cluster.Zone
 }
 
 func newState() state {
 	return state{map[string]map[string]string{}, map[string]npc.Pod{}, map[string]*networkingv1.NetworkPolicy{},
-		map[string]*v1alpha2.ClusterNetworkPolicy{}, nil, map[string]npc.Node{}}
+		map[string]*v1alpha2.ClusterNetworkPolicy{}, nil, map[string]npc.Node{}, zone()}
 }
 
 // clone shares what is never changed in place.
 func (s state) clone() state {
-	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies), maps.Clone(s.cluster), s.node, maps.Clone(s.nodes)}
+	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies), maps.Clone(s.cluster), s.node, maps.Clone(s.nodes), s.names}
 }
 
 func (s state) sameButForPolicies(o state) bool {
@@ -93,7 +95,7 @@ func (s state) sameButForPolicies(o state) bool {
 
 // evaluated is the state for the reference model, with each address given to the pod that it belongs to.
 func (s state) evaluated() refmodel.State {
-	j := refmodel.State{Namespaces: s.spaces, Names: zone()}
+	j := refmodel.State{Namespaces: s.spaces, Names: s.names}
 	hosts := map[netip.Addr]bool{}
 	for _, p := range s.pods {
 		for _, a := range p.HostAddrs {

@@ -55,7 +55,7 @@ type tester interface {
 // does not cover them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
-	h.Learn([]string{"*.example.com", "example.com", "www.example.com"}, zone())
+	h.Learn([]string{"*.example.com", "example.com", "www.example.com"}, h.names)
 	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
 	return h
 }

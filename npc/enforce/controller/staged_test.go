@@ -37,6 +37,8 @@ type preview struct {
 func newPreview(t *testing.T, rt *rapid.T) *preview {
 	g := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
 	r := &preview{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
+	r.names = nil // what staged policies ask for is not learned
+	r.Learn(nil, nil)
 	r.sink = staging.New(r.Model.Controller, staging.Config{Mode: staged.All, Stage: controller.StageOf(r.Model.Controller), Report: func(staging.Notice) {}})
 	for _, name := range someNamespaces {
 		r.setNamespace(name, pick(g, someLabels, "labels"))

@@ -28,8 +28,8 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 		}
 	case "--ctdir":
 		return func(*Table, Packet) bool { return args[0] == "ORIGINAL" } // of a packet that opens a connection
-	case "--hex-string":
-		return func(*Table, Packet) bool { return false } // it has no data
+	case "--hex-string", "--hashlimit-above":
+		return func(*Table, Packet) bool { return false } // it has no data, and is the only packet
 	case "-s":
 		return func(_ *Table, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Src) }
 	case "-d":

@@ -278,7 +278,7 @@ var arguments = map[string]int{
 	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "--ctdir": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1,
 	"--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1, "--helper": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1, "--pkt-type": 1,
-	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1,
+	"--hashlimit-upto": 1, "--hashlimit-above": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1,
 	"--hex-string": 1, "--algo": 1, "--icase": 0, "--queue-num": 1,
 	"--hashlimit-htable-expire": 1, "--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
