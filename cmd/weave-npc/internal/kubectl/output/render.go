@@ -20,12 +20,11 @@ func JSON(out io.Writer, value any) error {
 	return errors.Wrap(err, "writing JSON")
 }
 
-// table writes rows of cells below a head, aligned.
+// table writes rows of cells below a head, aligned. On a terminal they are no wider than that.
 func table(out io.Writer, head string, rows [][]string) error {
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ReplaceAll(head, " ", "\t"))
-	for _, r := range rows {
+	t := tabwriter.NewWriter(&b, 0, 0, gap, ' ', 0)
+	for _, r := range fit(append([][]string{strings.Fields(head)}, rows...), widthOf(out)) {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
 	if err := t.Flush(); err != nil {
