@@ -61,7 +61,7 @@ func New() *cobra.Command {
 	f.StringVarP(&o.restrict.Either, "namespace", "n", "", "only what is from or to this namespace")
 	f.StringVar(&o.restrict.From, "from-namespace", "", "only what is from pods of this namespace")
 	f.StringVar(&o.restrict.To, "to-namespace", "", "only what is to pods of this namespace")
-	f.StringVar(&o.failOn, "fail-on", onAny, "what is exit status 1: opens, closes or any")
+	f.StringVar(&o.failOn, "fail-on", onAny, "status 1 if connections open (opens), close (closes), or either (any)")
 	cli.Values(f, "fail-on", onOpens, onCloses, onAny)
 	f.IntVar(&o.limit, "limit", 200,
 		"maximum number of groups that are listed for what opens, and for what closes; 0 for all; "+
