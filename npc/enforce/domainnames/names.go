@@ -107,12 +107,28 @@ func (n *Names) Elements(names []string, f npc.Family) func() []ipset.Element {
 	}
 }
 
-// IsNamed reports whether an address was learned for a list of names, also if it does not count any more.
+// IsNamed reports whether an address was learned for a list of names, also if it does not count any more. For a list of a
+// staged policy alone, what other lists have counts.
 func (n *Names) IsNamed(a netip.Addr, names []string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := n.remembered[Key(names)]
-	return r != nil && len(r.until[a]) > 0
+	if r := n.remembered[Key(names)]; r != nil {
+		return len(r.until[a]) > 0
+	}
+	for _, r := range n.remembered {
+		for name := range r.until[a] {
+			if slices.ContainsFunc(names, func(of string) bool { return stands(of, name) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stands reports whether a name of a list stands for a name.
+func stands(of, name string) bool {
+	below, wild := strings.CutPrefix(of, "*")
+	return of == name || wild && strings.HasSuffix(name, below)
 }
 
 // Fail records why there is no Learner.

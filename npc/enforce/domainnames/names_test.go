@@ -82,8 +82,11 @@ func TestNamesAreRemembered(t *testing.T) {
 			t.Errorf("address %d is remembered: %t", i, got)
 		}
 	}
-	if n.IsNamed(address(maxRemembered), []string{"a.org"}) {
-		t.Error("another list has the address")
+	n.Remember(lists[0].Key, "a.org", address(1), now)
+	for name, want := range map[string]bool{"a.org": true, "*.org": true, "b.org": false, "*.a.org": false} {
+		if n.IsNamed(address(1), []string{"c.org", name}) != want {
+			t.Errorf("for a staged list, the address is one of %s: %t", name, !want)
+		}
 	}
 	n.Follow(nil, nil)
 	if n.IsNamed(address(maxRemembered), lists[0].Names) {
