@@ -210,7 +210,7 @@ func (f *forger) forged(frame lab.Frame, at string) string {
 		return ""
 	}
 	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.DecodeOptions{NoCopy: true})
-	if answers(packet) {
+	if answers(packet) || f.redirects(packet) {
 		return ""
 	}
 	if near && !byMAC && !bytes.Equal(data[6:12], f.macs[len(f.macs)-1]) {
@@ -249,6 +249,15 @@ func answers(packet gopacket.Packet) bool {
 	icmp, ok := packet.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4)
 	return ok && slices.Contains([]uint8{layers.ICMPv4TypeEchoReply, layers.ICMPv4TypeDestinationUnreachable,
 		layers.ICMPv4TypeTimeExceeded, layers.ICMPv4TypeParameterProblem}, icmp.TypeCode.Type())
+}
+
+// redirects reports whether the node answers a packet with a redirect, as it may one from an address
+// that nobody has. It quotes the packet.
+func (f *forger) redirects(packet gopacket.Packet) bool {
+	icmp, is := packet.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6)
+	ip, isIP := packet.Layer(layers.LayerTypeIPv6).(*layers.IPv6)
+	return is && isIP && icmp.TypeCode.Type() == layers.ICMPv6TypeRedirect && ip.HopLimit == 255 &&
+		bytes.Equal(packet.LinkLayer().LinkFlow().Src().Raw(), f.macs[len(f.macs)-1])
 }
 
 func (f *forger) forgedLayer(layer gopacket.Layer) string {
