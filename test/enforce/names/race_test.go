@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,10 @@ func TestS109_AnAnswerArrivesOnceItsAddressIsReachable(t *testing.T) {
 // lookUpAndConnect has several clients in web look random names up, by both protocols and families, and connect.
 func lookUpAndConnect(t *testing.T, w *e2e.Cluster, each int) {
 	t.Helper()
+	before := dropped(w)
+	if before == 0 {
+		t.Fatal("packets that are dropped are not counted")
+	}
 	var wg sync.WaitGroup
 	var failed atomic.Int32
 	for client := range 8 {
@@ -49,7 +54,7 @@ func lookUpAndConnect(t *testing.T, w *e2e.Cluster, each int) {
 				name := fmt.Sprintf("%c%d.example.com.", "nk"[i/4%2], number)
 				a, err := lookUp(w.Hosts["web"], w.Hosts["mon"].Addr(family), network, name, family)
 				if err == nil {
-					err = dial(w.Hosts["web"], a)
+					err = dialWithin(w.Hosts["web"], a, e2e.Timeout) // slow machines need time
 				}
 				if err != nil {
 					if failed.Add(1) < 5 {
@@ -60,14 +65,28 @@ func lookUpAndConnect(t *testing.T, w *e2e.Cluster, each int) {
 		})
 	}
 	wg.Wait()
-	if n := failed.Load(); n > 0 {
-		t.Errorf("%d of %d failed\n%s", n, 8*each, lab.DumpFilter(w.Nodes()[0]))
+	if n, more := failed.Load(), dropped(w)-before; n > 0 || more > 0 {
+		t.Errorf("%d of %d failed, and %d packets were dropped\n%s", n, 8*each, more, lab.DumpFilter(w.Nodes()[0]))
 	}
 }
 
+// drops matches the rule that drops what pods must not send, with its count of packets.
+var drops = regexp.MustCompile(`(?m)^\[(\d+):\d+\] -A WEAVE-NPC-DROP-EGRESS .* -j DROP$`)
+
+// dropped returns how many packets of the first node's pods were dropped.
+func dropped(w *e2e.Cluster) (total int) {
+	for _, m := range drops.FindAllStringSubmatch(lab.DumpFilter(w.Nodes()[0]), -1) {
+		n, _ := strconv.Atoi(m[1]) // it is a number
+		total += n
+	}
+	return total
+}
+
 // dial connects from a host to an address outside.
-func dial(from *lab.Host, to netip.Addr) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+func dial(from *lab.Host, to netip.Addr) error { return dialWithin(from, to, 500*time.Millisecond) }
+
+func dialWithin(from *lab.Host, to netip.Addr, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := from.DialContext(ctx, "tcp", netip.AddrPortFrom(to, serverPort).String())
 	if err == nil {
