@@ -57,9 +57,10 @@ func lookUpAndConnect(t *testing.T, w *e2e.Cluster, each int) {
 					err = dialWithin(w.Hosts["web"], a, e2e.Timeout) // slow machines need time
 				}
 				if err != nil {
-					if failed.Add(1) < 5 {
-						t.Errorf("%s by %s: %v %v", name, network, a, err)
+					if failed.Add(1) >= 5 {
+						return
 					}
+					t.Errorf("%s by %s: %v %v", name, network, a, err)
 				}
 			}
 		})
