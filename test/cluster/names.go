@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"net/netip"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // named is a name that a list of domain names has, and one of its addresses.
@@ -47,7 +48,7 @@ func (w *Cluster) Learn(names []string, zone Zone) {
 		set := rules.NewSet(rules.NamesSpec{Names: list})
 		for name, addrs := range zone {
 			for _, a := range addrs {
-				if has(list, name) {
+				if slices.ContainsFunc(list, func(of string) bool { return policy.Peer{Name: of}.HasName(name) }) {
 					at := set.Name(npc.FamilyOf(a))
 					elements[at] = append(elements[at], ipset.Element{Entry: ipset.Addr(a), Attr: ipset.Attr{Comment: name}})
 					w.learned = append(w.learned, named{domainnames.Key(list), name, a})
@@ -66,14 +67,4 @@ func (w *Cluster) Remember() {
 	for _, n := range w.learned {
 		controller.NamesOf(w.Model.Controller).Remember(n.list, n.name, n.addr, time.Now().Add(time.Hour))
 	}
-}
-
-// has reports whether a list has a name.
-func has(list []string, name string) bool {
-	for _, n := range list {
-		if below, wild := strings.CutPrefix(n, "*"); n == name || wild && strings.HasSuffix(name, below) {
-			return true
-		}
-	}
-	return false
 }

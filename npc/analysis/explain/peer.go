@@ -180,8 +180,8 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 	case nameUnknown, notNamed:
 		r.Wants = p.Name
 	case fits:
-		if i := slices.IndexFunc(c.Learned[e.Addr], p.HasName); p.Name != "" {
-			r.Has = c.Learned[e.Addr][i]
+		if p.Name != "" {
+			r.Has = c.Learned[e.Addr][slices.IndexFunc(c.Learned[e.Addr], p.HasName)]
 		}
 	case otherNamespace:
 		r.Wants, r.Has = p.Namespace, e.namespace()

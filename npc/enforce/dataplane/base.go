@@ -72,7 +72,7 @@ func (cs *Chains) setDNS(b *rules.Base) {
 		} else if b.Names != "" {
 			all := make(map[string]ChainRule, len(ordered))
 			for _, r := range ordered {
-				all[r.Match] = ChainRule{r.Target, r.Comment, r.Order, map[*Owner]int{cs.names: 1}, "", ""}
+				all[r.Match] = ChainRule{Target: r.Target, About: r.Comment, Order: r.Order, Owners: map[*Owner]int{cs.names: 1}}
 			}
 			c = cs.addFixed(name, "answers of resolvers with names that policies accept")
 			c.ordered = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
@@ -18,7 +19,7 @@ const (
 	// every is how often the sets that show that a Learner lives are renewed, and what has expired is deleted.
 	every = time.Second
 	// outage is how much longer than a Learner the kernel holds an address, for the time that none runs.
-	outage = 10 * time.Minute
+	outage = naming.LearnedTimeout * time.Second
 )
 
 // Config is what a Learner is made of.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // Names are what policies ask for, which the controller sets, and what became of it. They are there before a Learner.
@@ -117,18 +118,12 @@ func (n *Names) IsNamed(a netip.Addr, names []string) bool {
 	}
 	for _, r := range n.remembered {
 		for name := range r.until[a] {
-			if slices.ContainsFunc(names, func(of string) bool { return stands(of, name) }) {
+			if slices.ContainsFunc(names, func(of string) bool { return policy.Peer{Name: of}.HasName(name) }) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// stands reports whether a name of a list stands for a name.
-func stands(of, name string) bool {
-	below, wild := strings.CutPrefix(of, "*")
-	return of == name || wild && strings.HasSuffix(name, below)
 }
 
 // Fail records why there is no Learner.

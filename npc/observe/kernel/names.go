@@ -35,15 +35,11 @@ func (s *State) Learned() map[netip.Addr][]string {
 
 // Names returns what this node learned for domain names, in the order of names, addresses and sets.
 func (s *State) Names() []kernelview.NameRow {
-	uses, byRules := s.purpose.Sets, s.policiesBySet()
+	use := s.useOfSets()
 	rows := []kernelview.NameRow{}
 	for l, m := range s.learned() {
-		use, known := uses[l.Name]
-		if !known {
-			use.Policies = byRules[l.Name]
-		}
 		rows = append(rows, kernelview.NameRow{Name: m.Comment, Addr: m.Prefix.Addr(),
-			Seconds: max(0, int(m.Timeout)-naming.LearnedTimeout), Set: l.Name, Policies: use.Policies})
+			Seconds: max(0, int(m.Timeout)-naming.LearnedTimeout), Set: l.Name, Policies: use(l.Name).Policies})
 	}
 	slices.SortFunc(rows, func(a, b kernelview.NameRow) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Addr.Compare(b.Addr), cmp.Compare(a.Set, b.Set))

@@ -13,15 +13,12 @@ import (
 
 // Sets returns the sets in the order of their names.
 func (s *State) Sets() []kernelview.SetRow {
-	uses, byRules := s.purpose.Sets, s.policiesBySet()
+	uses, useOf := s.purpose.Sets, s.useOfSets()
 	rows := []kernelview.SetRow{}
 	for _, l := range s.sets {
-		use, known := uses[l.Name]
+		use := useOf(l.Name)
 		row := kernelview.SetRow{Set: l.Name, Type: string(l.Type), About: use.About,
 			Policies: use.Policies, Members: []kernelview.Member{}}
-		if !known {
-			row.Policies = byRules[l.Name]
-		}
 		for _, m := range l.Members {
 			row.Members = append(row.Members, member(l, m, uses))
 		}
@@ -30,6 +27,19 @@ func (s *State) Sets() []kernelview.SetRow {
 	}
 	slices.SortFunc(rows, func(a, b kernelview.SetRow) int { return strings.Compare(a.Set, b.Set) })
 	return rows
+}
+
+// useOfSets returns a function that returns what a set is used for: for one that is unknown, the policies that rules
+// name.
+func (s *State) useOfSets() func(set string) controller.SetUse {
+	byRules := s.policiesBySet()
+	return func(set string) controller.SetUse {
+		use, known := s.purpose.Sets[set]
+		if !known {
+			use.Policies = byRules[set]
+		}
+		return use
+	}
 }
 
 // member returns the row of an entry. Its comment describes it; an entry of a list is described by the use of the set

@@ -55,6 +55,7 @@ type Index struct {
 
 // New returns an index without objects, whose sets are in the given tables.
 func New(c Config, tables [len(npc.Families)]*dataplane.Table) *Index {
+	c.MaxListSize = min(maxListed, c.MaxListSize)
 	x := &Index{config: c, tables: tables, namespaces: map[string]*namespace{}, Addresses: newAddresses(c.NodeName)}
 	x.Sets = newSets(c, tables, x.namespaces, x.Addresses)
 	return x

@@ -300,7 +300,7 @@ func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
 // FitsList reports whether the namespaces that a selector matches are few enough for a list of their sets.
 func (x *Sets) FitsList(s labels.Selector) bool {
 	if known := x.namespaceSelectors[s.String()]; known != nil {
-		return len(known.matched) <= min(maxListed, x.config.MaxListSize)
+		return len(known.matched) <= x.config.MaxListSize
 	}
 	n := 0
 	for _, ns := range x.namespaces {
@@ -308,7 +308,7 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 			n++
 		}
 	}
-	return n <= min(maxListed, x.config.MaxListSize)
+	return n <= x.config.MaxListSize
 }
 
 // relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
@@ -320,7 +320,7 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 		if is == n.has(ns) {
 			continue
 		}
-		fitted := len(n.matched) <= min(maxListed, x.config.MaxListSize)
+		fitted := len(n.matched) <= x.config.MaxListSize
 		if is {
 			n.matched[ns] = struct{}{}
 		} else {
@@ -329,7 +329,7 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 		for s := range n.users {
 			x.follow(s, ns, is)
 		}
-		if fitted != (len(n.matched) <= min(maxListed, x.config.MaxListSize)) {
+		if fitted != (len(n.matched) <= x.config.MaxListSize) {
 			for s := range n.users {
 				maps.Copy(refit, s.owners)
 			}

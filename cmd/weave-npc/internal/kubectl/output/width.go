@@ -22,11 +22,7 @@ const (
 
 // widthOf returns how wide the terminal is that out writes to; 0 if that is none.
 func widthOf(out io.Writer) int {
-	for {
-		w, is := out.(*spelling.Writer)
-		if !is {
-			break
-		}
+	for w, is := out.(*spelling.Writer); is; w, is = out.(*spelling.Writer) {
 		out = w.Raw()
 	}
 	f, is := out.(*os.File)
