@@ -35,6 +35,7 @@ const (
 // process is one that is measured.
 type process struct {
 	cmd   *exec.Cmd
+	by    starter
 	ready time.Duration // from its start until it has caught up
 }
 
@@ -43,15 +44,27 @@ func start(b *testing.B, cmd *exec.Cmd) *process {
 	b.Helper()
 	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	return await(b, cmd, cmd)
+}
+
+// starter starts a process, here or on a host of a lab.
+type starter interface {
+	Start() error
+	Wait() error
+}
+
+// await starts a command by a starter of it and waits until it has caught up.
+func await(b *testing.B, cmd *exec.Cmd, by starter) *process {
+	b.Helper()
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)
 	}
 	before := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := by.Start(); err != nil {
 		b.Fatal(err)
 	}
-	p := &process{cmd: cmd}
+	p := &process{cmd: cmd, by: by}
 	var said strings.Builder
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {
@@ -65,13 +78,13 @@ func start(b *testing.B, cmd *exec.Cmd) *process {
 		}
 		fmt.Fprintln(&said, lines.Text())
 	}
-	b.Fatalf("%s ended: %v\n%s", cmd, cmd.Wait(), said.String())
+	b.Fatalf("%s ended: %v\n%s", cmd, by.Wait(), said.String())
 	return nil
 }
 
 func (p *process) end() {
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	_ = p.by.Wait()
 }
 
 // resident returns the memory that the process has, in bytes.

@@ -1,0 +1,119 @@
+package speed
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pkg/errors"
+	"github.com/vishvananda/netlink"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// kinds are the nodes that BenchmarkConnections compares: a bridge alone, one with br_netfilter and conntrack, and those
+// of weave-npc, which are named by its backend.
+func kinds() []string { return []string{"bare", "floor", "nft", "legacy"} }
+
+// bridge is a node with a client and a server on its bridge, and a pod that no policy allows.
+type bridge struct {
+	kind                  string
+	node                  *lab.Node
+	client, server, other *lab.Pod
+	sockets               sockets
+}
+
+// bridges makes a node of each kind, as long as the benchmark runs.
+func bridges(b *testing.B) (out []*bridge) {
+	b.Helper()
+	network, err := lab.New(lab.Config{Nodes: len(kinds()), IPv4: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	for i, n := range network.Nodes() {
+		br := &bridge{kind: kinds()[i], node: n}
+		for name, p := range map[string]**lab.Pod{"client": &br.client, "server": &br.server, "other": &br.other} {
+			if *p, err = n.AddPod(n.Name()+"/"+name, lab.PodConfig{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := br.server.Do(func() error { return br.sockets.listen(br.server.Addr4().As4()) }); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(br.sockets.close)
+		switch br.kind {
+		case "bare":
+			err = n.Do(func() error {
+				return os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0)
+			})
+		case "floor":
+			// The kernel tracks connections where a rule matches their state, though no packet meets this one.
+			br.run(b, "iptables-nft", "-N", "FLOOR")
+			br.run(b, "iptables-nft", "-A", "FLOOR", "-m", "conntrack", "--ctstate", "NEW")
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		out = append(out, br)
+	}
+	return out
+}
+
+// run runs a command on the node.
+func (br *bridge) run(b *testing.B, name string, args ...string) {
+	b.Helper()
+	// The benchmark's context has ended when this cleans up.
+	if output, err := br.node.Command(context.Background(), name, args...).CombinedOutput(); err != nil {
+		b.Fatalf("%s %q: %v\n%s", name, args, err, output)
+	}
+}
+
+// enforce has weave-npc enforce a scenario until the end of the benchmark, if the node is for it, and checks that it
+// does.
+func (br *bridge) enforce(b *testing.B, binary string, s scenario) {
+	b.Helper()
+	if br.kind != "nft" && br.kind != "legacy" {
+		return
+	}
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), s.manifests(b, br), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cmd := br.node.Command(context.Background(), binary, "--manifests", dir, "--node-name", br.node.Name(),
+		"--pod-interface", br.node.PodInterface(), "--iptables-backend", br.kind, "--allow-action", "ACCEPT",
+		"--bind-audit", "0s", "--metrics-addr", "127.0.0.1:0")
+	p := await(b, cmd.Cmd, cmd)
+	b.Cleanup(func() {
+		p.end()
+		br.run(b, binary, "cleanup")
+	})
+	want := lab.Refused // by the server, which has no such port
+	if s.policies > 0 {
+		want = lab.Dropped
+	}
+	got, err := br.other.Probe(b.Context(), lab.Packet{Proto: "tcp", To: br.server.Addr4(), Port: 1})
+	if err != nil || got != want {
+		b.Fatalf("%s: a pod that no policy allows is %s, not %s: %v", br.kind, got, want, err)
+	}
+}
+
+// forget has the kernel forget the connections of before.
+func (br *bridge) forget() error {
+	err := br.node.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+	return errors.Wrapf(err, "forgetting the connections of %s", br.kind)
+}
+
+// measure has the client use the server's sockets.
+func (br *bridge) measure(measure func(*sockets) ([]float64, error)) (values []float64, err error) {
+	err = br.client.Do(func() (err error) {
+		values, err = measure(&br.sockets)
+		return err
+	})
+	return values, errors.Wrapf(err, "measuring %s", br.kind)
+}
