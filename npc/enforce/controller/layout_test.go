@@ -48,7 +48,8 @@ func TestLayouts(t *testing.T) {
 		{"newer, with sets of another meaning", func(k *newKernel) {
 			delete(k.Chains, ourLayout)
 			k.Chains[newerLayout] = nil
-			// The set of pods that are not isolated holds the isolated ones, and the rule matches the reverse.
+			// The set of pods that are not isolated holds the isolated ones, and the only rule about it matches the reverse.
+			k.Chains["WEAVE-NPC-FORWARD"] = slices.DeleteFunc(k.Chains["WEAVE-NPC-FORWARD"], ofUnrestricted)
 			set := k.Sets["weave-default-allow-ingress"+k.v6]
 			web, client := ipset.Addr(k.web), ipset.Addr(k.client)
 			set.Members[web] = set.Members[client]

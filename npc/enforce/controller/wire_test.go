@@ -90,6 +90,7 @@ func TestWire(t *testing.T) {
 		{name: "S71_broadcast_by_an_uplink", from: "outside", to: "everybody", only4: true, accepted: true,
 			change: func(p *simulate.Packet) { p.Broadcast, p.ToAll, p.PhysIn, p.PhysOut = true, true, peer, "veth9" }},
 		{name: "S71_a_frame_to_all_for_a_free_pod", from: client, to: "b/client", change: func(p *simulate.Packet) { p.ToAll = true }},
+		{name: "S71_a_frame_to_a_group_for_a_free_pod", from: client, to: "b/client", change: func(p *simulate.Packet) { p.ToGroup = true }},
 		{name: "S71_a_frame_to_all_for_a_group", from: client, to: web, change: func(p *simulate.Packet) {
 			p.ToAll = true
 			to("ff02::fb")(p)

@@ -13,6 +13,7 @@ import (
 const (
 	established = "-m conntrack --ctstate ESTABLISHED"
 	related     = "-m conntrack --ctstate RELATED"
+	begins      = "-m conntrack --ctstate NEW"
 	// opening matches packets that open connections. Those that helpers of conntrack expect are among them; so are ICMP
 	// errors, which other rules match before.
 	opening    = "-m conntrack --ctstate NEW,RELATED,UNTRACKED"
@@ -119,40 +120,6 @@ func (b *Base) foreignTarget() string {
 		return "-j ACCEPT"
 	}
 	return "-j RETURN"
-}
-
-// Forward returns the rules that divide forwarded packets into those from local pods and those to them.
-func (b *Base) Forward(f npc.Family) []iptables.Rule {
-	local := naming.FixedSet(f, naming.LocalPods)
-	rules := append(b.terminated(), toDNS(b, f)...)
-	if b.AllowAction != "RETURN" {
-		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"),
-			Target:  b.AllowTarget(npc.Ingress),
-			Comment: "replies to local pods"}
-		if b.PodInterface != "" { // a lookup less for nearly all packets
-			replies.Match = "-o " + b.PodInterface + " " + established
-		}
-		rules = append(rules, replies)
-	}
-	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not evaluated again"})
-	for _, d := range [...]npc.Direction{npc.Egress, npc.Ingress} {
-		to, way, in := "-j "+naming.MainChain, "to", "-o "
-		if d == npc.Egress {
-			to, way, in = "-j "+naming.EgressChain, "from", "-i "
-		}
-		rules = append(rules, iptables.Rule{Match: naming.Match(local, d.Own()), Target: to,
-			Comment: way + " a local pod"})
-		byRange := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.PodRange), d.Own()), Target: to,
-			Comment: way + " the range of local pods"}
-		if b.PodInterface != "" {
-			byRange.Match, byRange.Comment = in+b.PodInterface, way+" the interface of local pods"
-		}
-		rules = append(rules, byRange)
-	}
-	if b.PodInterface == "" {
-		rules = append(rules, frameToAllRule("-j "+naming.MainChain))
-	}
-	return rules
 }
 
 // multicast returns the range of multicast addresses.
@@ -262,8 +229,8 @@ func (b *Base) uplinkPorts() []string {
 // ToPods returns the rules for packets to local pods.
 func (b *Base) ToPods(f npc.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, npc.Ingress)
-	rules = append(rules, droppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(),
-		"-g "+naming.BroadcastChain))
+	rules = append(rules, droppedFramesToAll(f, naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(),
+		"-g "+naming.BroadcastChain)...)
 	rules = append(rules, toUplinks(b.uplinkPorts(), b.foreignTarget())...)
 	rules = append(rules, b.toTier(f, policy.Admin, npc.Ingress)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})

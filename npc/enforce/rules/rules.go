@@ -1,7 +1,7 @@
 // Package rules renders rules as text, and specifies the sets that they refer to.
 //
-//	Base                     the rules of the chains that every node has (base), with matches from rules, broadcast,
-//	                         neighbours and terminate
+//	Base                     the rules of the chains that every node has (base, forward), with matches from rules,
+//	                         broadcast, neighbours and terminate
 //	Render, RenderCluster    the rules of one policy, and their Sets (render)
 //	SetSpec                  what a set holds: pods of a selector, nodes, blocks, or a union of these (setspec)
 //

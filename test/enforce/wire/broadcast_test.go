@@ -74,6 +74,8 @@ func broadcasts(t *testing.T, w *e2e.Cluster, from, isolated, free *lab.Host, po
 	add("to the isolated pod, in a group's frame", group, own, isolated.Addr4(), port, 53)
 	add("to the isolated pod's IPv6 address, in a frame for all", all, from.Addr6(), isolated.Addr6(), port, 53)
 	add("to a free pod, in a frame for all", all, own, free.Addr4(), port, 53)
+	add("to a free pod, in a group's frame", group, own, free.Addr4(), port, 53)
+	add("to a free pod's IPv6 address, in a group's frame", group, from.Addr6(), free.Addr6(), port, 53)
 	add("to a group, in a frame for all", all, own, netip.MustParseAddr("224.0.0.1"), port, 53)
 	add("to an IPv6 group, in a frame for all", all, from.Addr6(), allNodes, port, 53)
 	c := add("DHCP asks", all, none, everybody, 68, 67)

@@ -62,9 +62,20 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 			return args[0] == "BROADCAST" && p.Broadcast || args[0] == "LOCAL" && p.ToNode
 		}
 	case "--pkt-type":
-		return func(_ *Table, p Packet) bool { return args[0] == "broadcast" && p.ToAll }
+		return func(_ *Table, p Packet) bool { return args[0] == frameType(p) }
 	}
 	return nil
+}
+
+// frameType returns the name of the type of a packet's frame.
+func frameType(p Packet) string {
+	switch {
+	case p.ToAll:
+		return "broadcast"
+	case p.ToGroup:
+		return "multicast"
+	}
+	return "unicast"
 }
 
 // isProgram reports whether a packet matches a BPF program. One that is not known matches none.

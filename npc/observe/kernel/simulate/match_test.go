@@ -49,6 +49,8 @@ func TestMatches(t *testing.T) {
 		{"-m physdev --physdev-out veth2", func(p *simulate.Packet) { p.PhysOut = "veth3" }},
 		{"-m addrtype --dst-type BROADCAST", func(p *simulate.Packet) { p.Broadcast = false }},
 		{"-m pkttype --pkt-type broadcast", func(p *simulate.Packet) { p.ToAll = false }},
+		{"-m pkttype ! --pkt-type unicast", func(p *simulate.Packet) { p.ToAll = false }},
+		{"-m pkttype ! --pkt-type multicast", func(p *simulate.Packet) { p.ToAll, p.ToGroup = false, true }},
 		{`-m bpf ! --bytecode "` + iptables.HairpinIPv4 + `"`, func(p *simulate.Packet) { p.Src = p.Dst }},
 		{`-m bpf --bytecode "` + iptables.OwnErrorIPv4 + `"`, func(p *simulate.Packet) { p.Quoted = p.Dst }},
 		{"-m helper --helper ftp", func(p *simulate.Packet) { p.Helper = "tftp" }},

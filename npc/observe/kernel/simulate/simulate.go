@@ -78,8 +78,8 @@ type Packet struct {
 	// SrcPort and DstPort count for TCP, UDP and SCTP.
 	SrcPort, DstPort uint16
 	// Broadcast is set if the node's routes have the destination as the broadcast address of a network, ToAll if the
-	// frame is a broadcast.
-	Broadcast, ToAll bool
+	// frame is a broadcast, ToGroup if it is to a group.
+	Broadcast, ToAll, ToGroup bool
 	// ToNode is set if the destination is an address of the node.
 	ToNode bool
 	// ICMPType and HopLimit count for ICMPv6.
