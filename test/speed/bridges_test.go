@@ -1,15 +1,21 @@
 package speed
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
+	"sigs.k8s.io/yaml"
 
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
 // kinds are the nodes that BenchmarkConnections compares: a bridge alone, one with br_netfilter and conntrack, and those
@@ -74,18 +80,18 @@ func (br *bridge) run(b *testing.B, name string, args ...string) {
 	}
 }
 
-// enforce has weave-npc enforce a scenario until the end of the benchmark, if the node is for it, and checks that it
+// enforce has weave-npc enforce the policies of a pair until the end of the benchmark, if the node is for it, and checks that it
 // does.
-func (br *bridge) enforce(b *testing.B, binary string, s scenario) {
+func (br *bridge) enforce(b *testing.B, binary string, pair synthetic.Pair) {
 	b.Helper()
 	if br.kind != "nft" && br.kind != "legacy" {
 		return
 	}
 	dir := b.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), s.manifests(b, br), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), br.manifests(b, pair), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cmd := br.node.Command(context.Background(), binary, "--manifests", dir, "--node-name", br.node.Name(),
+	cmd := br.node.Command(context.Background(), binary, "--manifests", dir, "--node-name", synthetic.Node,
 		"--pod-interface", br.node.PodInterface(), "--iptables-backend", br.kind, "--allow-action", "ACCEPT",
 		"--bind-audit", "0s", "--metrics-addr", "127.0.0.1:0")
 	p := await(b, cmd.Cmd, cmd)
@@ -94,13 +100,34 @@ func (br *bridge) enforce(b *testing.B, binary string, s scenario) {
 		br.run(b, binary, "cleanup")
 	})
 	want := lab.Refused // by the server, which has no such port
-	if s.policies > 0 {
+	if pair.Policies > 0 {
 		want = lab.Dropped
 	}
 	got, err := br.other.Probe(b.Context(), lab.Packet{Proto: "tcp", To: br.server.Addr4(), Port: 1})
 	if err != nil || got != want {
 		b.Fatalf("%s: a pod that no policy allows is %s, not %s: %v", br.kind, got, want, err)
 	}
+}
+
+// manifests returns the objects of the node's cluster.
+func (br *bridge) manifests(b *testing.B, pair synthetic.Pair) []byte {
+	b.Helper()
+	objects := []any{fixture.NodeObject(npc.Node{Name: synthetic.Node}), fixture.NamespaceObject(synthetic.Namespace(0))}
+	for _, p := range pair.Pods(br.client.Addr4(), br.server.Addr4(), br.other.Addr4()) {
+		objects = append(objects, fixture.PodObject(p))
+	}
+	for i := range pair.Policies {
+		objects = append(objects, pair.Policy(i))
+	}
+	var out bytes.Buffer
+	for _, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		fmt.Fprintf(&out, "---\n%s", text)
+	}
+	return out.Bytes()
 }
 
 // forget has the kernel forget the connections of before.

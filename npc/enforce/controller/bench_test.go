@@ -227,8 +227,45 @@ func BenchmarkRulesMet(b *testing.B) {
 	}
 }
 
+// BenchmarkRulesMetByPair measures how many rules a packet from a client to a server on the same bridge is tried
+// against, from FORWARD on: one that opens a connection ("opens"), and a later one ("established").
+func BenchmarkRulesMetByPair(b *testing.B) {
+	client, server, other := netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.1.3"), netip.MustParseAddr("10.32.1.4")
+	for _, pair := range synthetic.Pairs() {
+		b.Run(pair.String(), func(b *testing.B) {
+			kernels := paper.New()
+			for b.Loop() {
+				kernels = enforcing(b, func(m *controller.Controller) {
+					m.SetNamespace(synthetic.Namespace(0))
+					for _, p := range pair.Pods(client, server, other) {
+						m.SetPod(p)
+					}
+					for i := range pair.Policies {
+						m.SetPolicy(pair.Policy(i))
+					}
+					m.SetSynced()
+				})
+			}
+			for unit, state := range map[string]string{"opens": "", "established": "ESTABLISHED"} {
+				v, err := kernels[npc.IPv4].Simulate(simulate.Packet{Src: client, Dst: server, Protocol: 6, SrcPort: 40_000, DstPort: 80,
+					State: state, In: "cni0", Out: "cni0", PhysIn: "veth1", PhysOut: "veth2"})
+				if err != nil || !v.Accepted {
+					b.Fatalf("a packet of the client is dropped by %s: %v", v.By, err)
+				}
+				b.ReportMetric(float64(v.Trace[len(v.Trace)-1].Tried), unit)
+			}
+		})
+	}
+}
+
 // inMemory returns kernels, by family, that enforce the policies of a cluster.
 func inMemory(tb testing.TB, c synthetic.Cluster) [2]*paper.Kernel {
+	tb.Helper()
+	return enforcing(tb, func(m *controller.Controller) { load(m, c) })
+}
+
+// enforcing returns kernels, by family, that enforce the policies that load passes to a model.
+func enforcing(tb testing.TB, load func(*controller.Controller)) [2]*paper.Kernel {
 	tb.Helper()
 	kernels := paper.New()
 	m := newModel()
@@ -237,7 +274,7 @@ func inMemory(tb testing.TB, c synthetic.Cluster) [2]*paper.Kernel {
 		m.Planner().LoadChains(npc.Family(f), seen)
 		m.Planner().LoadSets(npc.Family(f), sets)
 	}
-	load(m, c)
+	load(m)
 	for {
 		for f, tx := range planned(m) {
 			if err := kernels[f].Apply(tx); err != nil {
