@@ -18,8 +18,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
-// kinds are the nodes that BenchmarkConnections compares: a bridge alone, one with br_netfilter and conntrack, and those
-// of weave-npc, which are named by its backend.
+// kinds returns the kinds of nodes that BenchmarkConnections compares: a bridge alone, one with br_netfilter and
+// conntrack, and those of weave-npc, which are named by its backend.
 func kinds() []string { return []string{"bare", "floor", "nft", "legacy"} }
 
 // bridge is a node with a client and a server on its bridge, and a pod that no policy allows.
@@ -44,31 +44,38 @@ func bridges(b *testing.B) (out []*bridge) {
 	})
 	for i, n := range network.Nodes() {
 		br := &bridge{kind: kinds()[i], node: n}
-		for name, p := range map[string]**lab.Pod{"client": &br.client, "server": &br.server, "other": &br.other} {
-			if *p, err = n.AddPod(n.Name()+"/"+name, lab.PodConfig{}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if err := br.server.Do(func() error { return br.sockets.listen(br.server.Addr4().As4()) }); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(br.sockets.close)
+		br.addPods(b)
 		switch br.kind {
 		case "bare":
 			err = n.Do(func() error {
 				return os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0)
 			})
+			if err != nil {
+				b.Fatal(err)
+			}
 		case "floor":
 			// The kernel tracks connections where a rule matches their state, though no packet meets this one.
 			br.run(b, "iptables-nft", "-N", "FLOOR")
 			br.run(b, "iptables-nft", "-A", "FLOOR", "-m", "conntrack", "--ctstate", "NEW")
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
 		out = append(out, br)
 	}
 	return out
+}
+
+// addPods adds the pods of the node, and opens the server's sockets.
+func (br *bridge) addPods(b *testing.B) {
+	b.Helper()
+	for name, p := range map[string]**lab.Pod{"client": &br.client, "server": &br.server, "other": &br.other} {
+		var err error
+		if *p, err = br.node.AddPod(br.node.Name()+"/"+name, lab.PodConfig{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := br.server.Do(func() error { return br.sockets.listen(br.server.Addr4().As4()) }); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(br.sockets.close)
 }
 
 // run runs a command on the node.
@@ -80,8 +87,8 @@ func (br *bridge) run(b *testing.B, name string, args ...string) {
 	}
 }
 
-// enforce has weave-npc enforce the policies of a pair until the end of the benchmark, if the node is for it, and checks that it
-// does.
+// enforce has weave-npc enforce the policies of a pair until the end of the benchmark, if the node is for it, and
+// checks that it does.
 func (br *bridge) enforce(b *testing.B, binary string, pair synthetic.Pair) {
 	b.Helper()
 	if br.kind != "nft" && br.kind != "legacy" {
@@ -130,13 +137,13 @@ func (br *bridge) manifests(b *testing.B, pair synthetic.Pair) []byte {
 	return out.Bytes()
 }
 
-// forget has the kernel forget the connections of before.
-func (br *bridge) forget() error {
+// flush deletes the connections that the node's kernel tracks.
+func (br *bridge) flush() error {
 	err := br.node.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
-	return errors.Wrapf(err, "forgetting the connections of %s", br.kind)
+	return errors.Wrapf(err, "deleting the connections of %s", br.kind)
 }
 
-// measure has the client use the server's sockets.
+// measure measures in the client's network namespace.
 func (br *bridge) measure(measure func(*sockets) ([]float64, error)) (values []float64, err error) {
 	err = br.client.Do(func() (err error) {
 		values, err = measure(&br.sockets)

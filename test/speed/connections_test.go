@@ -19,7 +19,7 @@ func BenchmarkConnections(b *testing.B) {
 				br.enforce(b, binary, pair)
 			}
 			time.Sleep(quiescence)
-			takeTurns(b, all, map[string][]float64{}) // neighbours are resolved
+			takeTurns(b, all, map[string][]float64{}) // resolves neighbours
 			measured := map[string][]float64{}        // unit -> value of each turn
 			for b.Loop() {
 				for range 100 {
@@ -39,12 +39,12 @@ func BenchmarkConnections(b *testing.B) {
 func takeTurns(b *testing.B, all []*bridge, measured map[string][]float64) {
 	b.Helper()
 	for _, br := range all {
-		if err := br.forget(); err != nil {
+		if err := br.flush(); err != nil {
 			b.Fatal(err)
 		}
 	}
 	for _, m := range measurements() {
-		values := map[string][]float64{} // kind -> what has the names of the measurement
+		values := map[string][]float64{} // kind -> a value for each name of the measurement
 		for _, br := range all {
 			v, err := br.measure(m.measure)
 			if err != nil {
@@ -55,10 +55,9 @@ func takeTurns(b *testing.B, all []*bridge, measured map[string][]float64) {
 		for i, name := range m.names {
 			floor := values["floor"][i]
 			measured["floor-"+name] = append(measured["floor-"+name], floor)
-			quantity, _, _ := strings.Cut(strings.Replace(name, "/", "-", 1), "-")
 			for kind, v := range values {
 				if kind != "floor" {
-					unit := kind + "-x/floor-" + quantity
+					unit := kind + "-x/floor-" + name[:strings.IndexAny(name, "/-")]
 					measured[unit] = append(measured[unit], v[i]/floor)
 				}
 			}

@@ -14,7 +14,7 @@ const (
 	timeout = 5 * time.Second
 )
 
-// How much is sent over a bridge before it is the turn of another.
+// The amounts that are sent over a bridge before it is the turn of another.
 const (
 	connections = 50
 	flows       = 50
@@ -22,13 +22,13 @@ const (
 	bulk        = 4 << 20 // bytes, on one connection
 )
 
-// measurement is what one function measures, of a server from a client's network namespace.
+// measurement is a function that uses a server from a client's network namespace.
 type measurement struct {
-	names   []string // of what is measured
+	names   []string // of the values that it returns, with their units
 	measure func(*sockets) ([]float64, error)
 }
 
-// measurements returns all. Rates count the processor's time: packets are delivered by the thread that sends them.
+// measurements returns all. Rates are those of the thread's processor time, of which a loaded machine takes nothing.
 func measurements() []measurement {
 	return []measurement{
 		{[]string{"connections/s", "connect-us"}, (*sockets).connect},
@@ -209,7 +209,7 @@ func transfer(client, server int) (float64, error) {
 	}
 	buffer := make([]byte, 1<<16)
 	for received := 0; received < bulk; {
-		sent, err := unix.SendmsgN(client, buffer, nil, nil, 0)
+		sent, err := unix.SendmsgN(client, buffer, nil, nil, unix.MSG_DONTWAIT)
 		for sent > 0 && err == nil {
 			var n int
 			n, err = unix.Read(server, buffer)

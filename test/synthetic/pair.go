@@ -51,7 +51,8 @@ func (p Pair) Pods(client, server, other netip.Addr) []npc.Pod {
 
 // Policy returns policy i.
 func (p Pair) Policy(i int) *networkingv1.NetworkPolicy {
-	out := &networkingv1.NetworkPolicy{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}}
+	out := &networkingv1.NetworkPolicy{}
+	out.APIVersion, out.Kind = "networking.k8s.io/v1", "NetworkPolicy"
 	out.Namespace, out.Name = NamespaceName(0), fmt.Sprintf("pair-%d", i)
 	out.UID = types.UID(out.Name)
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{
