@@ -18,11 +18,17 @@ func TestWire(t *testing.T) {
 		client = "a/client"
 	)
 	icmp6 := func(kind, hops uint8) func(*simulate.Packet) {
-		return func(p *simulate.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
+		return func(p *simulate.Packet) {
+			p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops
+			if kind > 128 {
+				p.State = "UNTRACKED" // as the kernel has all neighbour discovery
+			}
+		}
 	}
 	arriving := func(kind uint8, port string) func(*simulate.Packet) {
 		return func(p *simulate.Packet) {
-			p.Protocol, p.ICMPType, p.HopLimit, p.PhysIn, p.PhysOut = unix.IPPROTO_ICMPV6, kind, 255, port, "veth9"
+			icmp6(kind, 255)(p)
+			p.PhysIn, p.PhysOut = port, "veth9"
 		}
 	}
 	in := func(state string) func(*simulate.Packet) { return func(p *simulate.Packet) { p.State = state } }
