@@ -288,8 +288,9 @@ func (k *Kernel) check(chains map[string][]string, text string) error {
 // Read returns what LoadSets and LoadChains of the controller take from a kernel.
 func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 	var listings []ipset.Listing
+	users := k.users()
 	for _, s := range k.Sets {
-		l := ipset.Listing{Header: ipset.Header{Set: s.Set, Elements: uint32(len(s.Members))}}
+		l := ipset.Listing{Header: ipset.Header{Set: s.Set, Elements: uint32(len(s.Members)), References: users[s.Name]}}
 		for e, a := range s.Members {
 			l.Members = append(l.Members, ipset.Element{Entry: e, Attr: a})
 		}
@@ -311,6 +312,30 @@ func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 		seen.Chains[name] = c
 	}
 	return listings, seen
+}
+
+// users returns how many rules and lists refer to each set.
+func (k *Kernel) users() map[string]uint32 {
+	users := map[string]uint32{}
+	for _, table := range []*Kernel{k, k.other} {
+		for _, rules := range table.Chains {
+			for _, text := range rules {
+				if _, sets, err := k.Refers(text); err == nil { // another program's rules name none of these sets
+					for _, name := range sets {
+						users[name]++
+					}
+				}
+			}
+		}
+	}
+	for _, s := range k.Sets {
+		for e := range s.Members {
+			if e.Set != "" {
+				users[e.Set]++
+			}
+		}
+	}
+	return users
 }
 
 // Lines returns all that the kernel holds, sorted: the chains, the sets of the family, and the lists of sets that rules

@@ -294,7 +294,7 @@ func (ss *Sets) takeList(name string) *Set {
 	}
 	delete(ss.other.byName, name)
 	delete(ss.other.marked, s)
-	s.sets, s.kept, s.stays, s.asked = ss, nil, false, s.exists // this family's rules may ask for it
+	s.sets, s.kept, s.stays, s.asked = ss, nil, false, s.exists && s.found.References > 0 // by this family's rules
 	ss.byName[name] = s
 	return s
 }
