@@ -33,7 +33,8 @@ type Config struct {
 	// AllowAction is what an allowed packet gets with ForwardJump: ACCEPT or RETURN.
 	AllowAction string
 	FailClosed  FailClosedMode
-	// NFLogGroup is the NFLOG group of packets dropped on ingress; those dropped on egress have the next one.
+	// NFLogGroup is the NFLOG group of packets dropped on ingress; those dropped on egress have the next one, and copies of
+	// answers of resolvers the one after that.
 	NFLogGroup uint16
 	// AllowMcast lets all multicast pass; without it, none from or to local pods does.
 	AllowMcast bool

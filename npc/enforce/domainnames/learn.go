@@ -54,11 +54,19 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	}
 	pod := p.to.Addr()
 	e.flow = flow{p.from, p.to}
-	if keys, known := l.Names.inputs.lookup(pod); known && len(keys) == 0 {
+	keys, known := l.Names.inputs.lookup(pod)
+	if known && len(keys) == 0 {
 		l.streams.remove(e.flow) // it is followed no longer
 		return e
 	}
-	take := func(message []byte) { e.facts = append(e.facts, l.facts(message, p.from.Addr(), now)...) }
+	take := func(message []byte) {
+		if r, ok := parseReply(message); ok {
+			e.facts = append(e.facts, l.facts(r, p.from.Addr(), now)...)
+			if !l.lists(keys, r) {
+				l.Names.lookedUp(pod, r, l.Domain, now)
+			}
+		}
+	}
 	if p.proto == unix.IPPROTO_UDP {
 		take(p.payload)
 	} else if e.verdict = l.streams.take(p, now, take); e.verdict == reset {
@@ -68,12 +76,15 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	return e
 }
 
-// facts returns what a message says about names of lists. Which lists these are is left open.
-func (l *Learner) facts(message []byte, resolver netip.Addr, now time.Time) (out []fact) {
-	r, ok := parseReply(message)
-	if !ok {
-		return nil
-	}
+// lists reports whether a name that an answer counts for is on one of some lists.
+func (l *Learner) lists(keys []string, r reply) bool {
+	return slices.ContainsFunc(r.names(l.Domain), func(name string) bool {
+		return slices.ContainsFunc(l.index.match(name), func(m match) bool { return slices.Contains(keys, m.list.Key) })
+	})
+}
+
+// facts returns what an answer says about names of lists. Which lists these are is left open.
+func (l *Learner) facts(r reply, resolver netip.Addr, now time.Time) (out []fact) {
 	for link, name := range r.names(l.Domain) {
 		if len(l.index.match(name)) == 0 {
 			continue

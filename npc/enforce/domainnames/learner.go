@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
@@ -31,6 +32,8 @@ type Config struct {
 	// DNS servers to connections that the pods opened: the sender of anything else could add addresses, and what is
 	// accepted passes by the rest of the chain.
 	Queue uint16
+	// Group is the NFLOG group that rules copy other answers of these servers to these pods to; 0 for none.
+	Group uint16
 	// Grace is how long an address counts after its TTL has passed.
 	Grace time.Duration
 	// Domain is the cluster's own, such as cluster.local: for names in it, the names that they are aliases of count too.
@@ -62,6 +65,7 @@ type Learner struct {
 	Config
 	sets    sets
 	queue   *queue
+	copies  copies
 	index   index
 	streams *streams
 	waiting waiting
@@ -85,13 +89,16 @@ func Open(c Config) (*Learner, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "opening the sets of domain names")
 	}
-	q, err := openQueue(c.Queue)
+	q, err := openQueue(c.Queue, false)
 	if err != nil {
 		_ = conn.Close()
 		return nil, errors.Wrap(err, "opening the queue of DNS answers")
 	}
 	l := newLearner(c, conn)
 	l.queue, l.wake = q, q.wake
+	if err := l.copies.open(c.Group); err != nil {
+		l.Log.Warn(unheard, "err", err)
+	}
 	c.Names.learner.Store(l)
 	return l, nil
 }
@@ -122,6 +129,7 @@ func (l *Learner) why() error {
 func (l *Learner) Run(ctx context.Context) error {
 	defer func() {
 		l.queue.close()
+		l.copies.close()
 		_ = l.sets.Close() // what does not close harms nothing
 	}()
 	select {
@@ -177,6 +185,8 @@ func (l *Learner) tick(now time.Time) {
 		l.Names.inputs.giveUp(a)
 	}
 	l.streams.expire(now)
+	l.note("copies", l.overhear(now), unheard)
+	l.copies.retry()
 	lost := l.queue.dropped()
 	l.mu.Lock()
 	l.counts.Lost = lost
@@ -220,5 +230,21 @@ func (l *Learner) note(what string, err error, meaning string) {
 		fallthrough
 	default:
 		delete(l.failing, what)
+	}
+}
+
+// overhear records what the copies of answers say that pods looked up.
+func (l *Learner) overhear(now time.Time) error {
+	return l.copies.read(func(raw []byte) { l.hear(raw, now) })
+}
+
+// hear records what a copy says.
+func (l *Learner) hear(raw []byte, now time.Time) {
+	p, err := parsePacket(raw)
+	if err != nil || p.proto != unix.IPPROTO_UDP {
+		return
+	}
+	if r, ok := parseReply(p.payload); ok {
+		l.Names.lookedUp(p.to.Addr(), r, l.Domain, now)
 	}
 }

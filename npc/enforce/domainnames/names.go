@@ -27,11 +27,13 @@ type Names struct {
 	pods map[netip.Addr][]string
 	// remembered is what was learned for a list, by its key.
 	remembered map[string]*remembered
+	lookups    lookups
 }
 
 // NewNames returns Names without lists.
 func NewNames() *Names {
-	return &Names{inputs: newInputs(), asked: make(chan struct{}), remembered: map[string]*remembered{}}
+	return &Names{inputs: newInputs(), asked: make(chan struct{}), remembered: map[string]*remembered{},
+		lookups: lookups{pods: map[netip.Addr][]lookup{}}}
 }
 
 // Key returns what names a list of names.
@@ -42,6 +44,11 @@ func Key(names []string) string { return strings.Join(names, " ") }
 // and its sets are left alone. Neither must be changed afterwards.
 func (n *Names) Follow(lists []List, pods map[netip.Addr][]string) {
 	n.mu.Lock()
+	for a := range n.pods {
+		if len(pods[a]) == 0 {
+			n.lookups.forget(a)
+		}
+	}
 	n.remembered, n.pods = n.takeOver(lists, pods), pods
 	n.inputs.follow(lists, pods) // before a Learner reads the queue
 	if len(lists) > 0 && !n.following {
@@ -167,5 +174,55 @@ func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) {
 func (n *Names) remember(facts []fact) {
 	for _, f := range facts {
 		n.Remember(f.list.Key, f.name, f.addr, f.until)
+	}
+}
+
+// NamesAt returns the domain names that an address is known to a pod of this node by, at most three, the latest first:
+// those that were learned for the pod's lists, also if they do not count any more, and others that it looked up in the
+// last hour. They are such as a host has, and what pods may look up is up to them.
+func (n *Names) NamesAt(pod, a netip.Addr) []string {
+	if l := n.learner.Load(); l != nil {
+		_ = l.overhear(time.Now()) // it is reported from time to time
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var learned, others latest
+	for _, key := range n.pods[pod] {
+		if r := n.remembered[key]; r != nil {
+			for name, until := range r.until[a] {
+				learned.add(lookup{name: name, when: until})
+			}
+		}
+	}
+	for _, l := range n.lookups.pods[pod] {
+		if l.addr == a && time.Since(l.when) < keepLookup {
+			others.add(l)
+		}
+	}
+	var out []string
+	for _, l := range slices.Concat(learned, others) {
+		if len(out) < maxNamesOf && !slices.Contains(out, l.name) {
+			out = append(out, l.name)
+		}
+	}
+	return out
+}
+
+// lookedUp records what a pod with lists looked up.
+func (n *Names) lookedUp(pod netip.Addr, r reply, domain string, now time.Time) {
+	name := r.names(domain)
+	if len(name) > 1 { // the name in a search domain is an alias of the one that counts
+		name = name[1:]
+	}
+	if len(name) == 0 || !plain(name[0]) || isBelow(name[0], domain) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.pods[pod]) == 0 {
+		return
+	}
+	for _, f := range r.found {
+		n.lookups.add(pod, lookup{f.addr, name[0], now})
 	}
 }

@@ -517,7 +517,7 @@ func TestAQueueThatAnotherHolds(t *testing.T) {
 	w := newWire(t, lab.NFT)
 	var other *queue
 	w.in(w.node.Host, func() (err error) {
-		other, err = openQueue(number)
+		other, err = openQueue(number, false)
 		return err
 	})
 	var log logBuffer

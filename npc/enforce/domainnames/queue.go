@@ -2,6 +2,7 @@ package domainnames
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -46,14 +47,20 @@ const (
 	configLength    = 3
 	commandBind     = 1
 	copyPacket      = 2
+	// Those of nfnetlink_log.h, where they differ.
+	msgCopy         = unix.NFNL_SUBSYS_ULOG << 8
+	attrCopy        = 9
+	configThreshold = 5
 	netfilterDrop   = 0
 	netfilterAccept = 1
 )
 
-// queue is a queue of packets that rules with the target NFQUEUE send here, in the network namespace of the thread that
-// opened it. One goroutine at a time may use it, wake excepted.
+// queue is a queue of packets that rules with the target NFQUEUE send here, or a group of those that rules with the
+// target NFLOG copy, in the network namespace of the thread that opened it. One goroutine at a time may use it, wake
+// excepted.
 type queue struct {
 	number uint16
+	copies bool // it is a group
 	socket *os.File
 	raw    syscall.RawConn
 	seq    uint32
@@ -68,13 +75,13 @@ type queue struct {
 	lost uint64
 }
 
-// openQueue opens a queue and asks for it.
-func openQueue(number uint16) (*queue, error) {
+// openQueue opens a queue and asks for it, or a group of copies.
+func openQueue(number uint16, copies bool) (*queue, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket")
 	}
-	q := &queue{number: number, socket: os.NewFile(uintptr(fd), "nfqueue"), in: make([]byte, largestDatagram)}
+	q := &queue{number: number, copies: copies, socket: os.NewFile(uintptr(fd), "nfqueue"), in: make([]byte, largestDatagram)}
 	if err := q.setUp(fd); err != nil {
 		q.close()
 		return nil, err
@@ -119,15 +126,40 @@ func (q *queue) close() {
 // bind asks the kernel for the queue. The answer comes with receive.
 func (q *queue) bind() error {
 	q.seq++
-	b := q.message(nil, msgConfig, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	b = appendAttr(b, configCommand, []byte{commandBind, 0, 0, unix.AF_UNSPEC})
-	b = appendAttr(b, configParams, append(binary.BigEndian.AppendUint32(nil, copyLength), copyPacket))
-	b = appendAttr(b, configLength, binary.BigEndian.AppendUint32(nil, queueLength))
+	b := q.configuration()
 	err := q.send(finish(b, 0))
 	if err == nil {
 		q.refused = nil
 	}
-	return errors.Wrapf(err, "asking for queue %d", q.number)
+	return errors.Wrapf(err, "asking for %s", q)
+}
+
+func (q *queue) configuration() []byte {
+	if q.copies {
+		b := q.message(nil, msgCopy|1, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+		b = appendAttr(b, configCommand, []byte{commandBind})
+		b = appendAttr(b, configParams, append(binary.BigEndian.AppendUint32(nil, copyLength), copyPacket, 0))
+		return appendAttr(b, configThreshold, binary.BigEndian.AppendUint32(nil, 1)) // each at once
+	}
+	b := q.message(nil, msgConfig, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = appendAttr(b, configCommand, []byte{commandBind, 0, 0, unix.AF_UNSPEC})
+	b = appendAttr(b, configParams, append(binary.BigEndian.AppendUint32(nil, copyLength), copyPacket))
+	return appendAttr(b, configLength, binary.BigEndian.AppendUint32(nil, queueLength))
+}
+
+func (q *queue) module() string {
+	if q.copies {
+		return "log"
+	}
+	return "queue"
+}
+
+// String names the queue in texts.
+func (q *queue) String() string {
+	if q.copies {
+		return fmt.Sprintf("NFLOG group %d", q.number)
+	}
+	return fmt.Sprintf("queue %d", q.number)
 }
 
 // message appends the beginning of a message.
@@ -177,33 +209,45 @@ func (q *queue) wake() { q.until(time.Unix(1, 0)) }
 // kernel cut short is nil. What handle gets is valid until it returns.
 func (q *queue) receive(handle func(id uint32, packet []byte)) error {
 	var err error
-	waited := q.raw.Read(func(fd uintptr) bool {
-		for n := range atOnce {
-			var size int
-			var from unix.Sockaddr
-			size, from, err = unix.Recvfrom(int(fd), q.in, unix.MSG_TRUNC)
-			switch sender, ok := from.(*unix.SockaddrNetlink); {
-			case errors.Is(err, unix.EAGAIN):
-				err = nil
-				return n > 0
-			case errors.Is(err, unix.EINTR):
-				continue
-			case errors.Is(err, unix.ENOBUFS):
-				q.lost++
-				continue
-			case err != nil:
-				return true
-			case ok && sender.Pid == 0 && size <= len(q.in):
-				q.dispatch(q.in[:size], handle)
-			}
-		}
-		err = nil
-		return true
+	waited := q.raw.Read(func(fd uintptr) (any bool) {
+		any, err = q.some(int(fd), handle)
+		return any || err != nil
 	})
 	if err == nil && waited != nil && !errors.Is(waited, os.ErrDeadlineExceeded) {
 		err = waited
 	}
 	return errors.Wrap(err, "receiving from the kernel")
+}
+
+// drain does the same without waiting, for all packets that wait.
+func (q *queue) drain(handle func(id uint32, packet []byte)) (err error) {
+	failed := q.raw.Control(func(fd uintptr) {
+		for more := true; more && err == nil; {
+			more, err = q.some(int(fd), handle)
+		}
+	})
+	return errors.Wrap(cmp.Or(err, failed), "receiving from the kernel")
+}
+
+// some reads some packets, and reports whether there were any.
+func (q *queue) some(fd int, handle func(id uint32, packet []byte)) (any bool, err error) {
+	for n := range atOnce {
+		size, from, err := unix.Recvfrom(fd, q.in, unix.MSG_TRUNC)
+		switch sender, ok := from.(*unix.SockaddrNetlink); {
+		case errors.Is(err, unix.EAGAIN):
+			return n > 0, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			q.lost++
+			continue
+		case err != nil:
+			return false, err
+		case ok && sender.Pid == 0 && size <= len(q.in):
+			q.dispatch(q.in[:size], handle)
+		}
+	}
+	return true, nil
 }
 
 // dispatch reads the messages of a datagram.
@@ -217,7 +261,7 @@ func (q *queue) dispatch(b []byte, handle func(id uint32, packet []byte)) {
 		switch kind := binary.NativeEndian.Uint16(b[4:]); {
 		case kind == unix.NLMSG_ERROR && binary.NativeEndian.Uint32(b[8:]) == q.seq && !q.bound && len(body) >= 4:
 			q.answered(int32(binary.NativeEndian.Uint32(body)))
-		case kind == msgPacket && len(body) >= nfgenLen:
+		case (kind == msgPacket || kind == msgCopy && q.copies) && len(body) >= nfgenLen:
 			q.packet(body[nfgenLen:], handle)
 		}
 		b = b[min((size+3)&^3, len(b)):]
@@ -230,11 +274,11 @@ func (q *queue) answered(code int32) {
 	case code == 0:
 		q.bound = true
 	case errno == unix.EPERM || errno == unix.EBUSY:
-		q.refused = errors.Wrapf(errno, "another process holds queue %d, or CAP_NET_ADMIN is missing", q.number)
+		q.refused = errors.Wrapf(errno, "another process holds %s, or CAP_NET_ADMIN is missing", q)
 	case errno == unix.EINVAL:
-		q.refused = errors.Wrapf(errno, "the kernel has no queue %d: nfnetlink_queue is missing", q.number)
+		q.refused = errors.Wrapf(errno, "the kernel has no %s: nfnetlink_%s is missing", q, q.module())
 	default:
-		q.refused = errors.Wrapf(errno, "asking for queue %d", q.number)
+		q.refused = errors.Wrapf(errno, "asking for %s", q)
 	}
 }
 
@@ -242,7 +286,10 @@ func (q *queue) answered(code int32) {
 func (q *queue) packet(b []byte, handle func(id uint32, packet []byte)) {
 	var id uint32
 	var payload []byte
-	known, cut := false, false
+	known, cut, content := false, false, uint16(attrPayload)
+	if q.copies {
+		content = attrCopy
+	}
 	for len(b) >= attrLen {
 		size := int(binary.NativeEndian.Uint16(b))
 		if size < attrLen || size > len(b) {
@@ -254,10 +301,10 @@ func (q *queue) packet(b []byte, handle func(id uint32, packet []byte)) {
 			if len(value) >= 4 {
 				id, known = binary.BigEndian.Uint32(value), true
 			}
-		case attrPayload:
+		case content:
 			payload = value
 		case attrWholeLength:
-			cut = true
+			cut = !q.copies
 		}
 		b = b[min((size+3)&^3, len(b)):]
 	}

@@ -162,11 +162,14 @@ func (r reply) names(domain string) []string {
 	if len(r.chain) == 0 {
 		return nil
 	}
-	if domain == "" || !strings.HasSuffix(r.chain[0], "."+domain) {
+	if !isBelow(r.chain[0], domain) {
 		return r.chain[:1]
 	}
 	return r.chain
 }
+
+// isBelow reports whether a name lies in a domain; none lies in an empty one.
+func isBelow(name, domain string) bool { return domain != "" && strings.HasSuffix(name, "."+domain) }
 
 // hostName returns a name in lower case without its final dot; of the root it is empty.
 func hostName(n dnsmessage.Name) string {

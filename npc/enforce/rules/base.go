@@ -34,7 +34,8 @@ type Base struct {
 	AllowMcast  bool
 	// Helpers are the names of the helpers of conntrack whose expected connections pass.
 	Helpers []string
-	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
+	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group, and copies
+	// of answers of resolvers the one after that.
 	NFLogGroup uint16
 	TCPLiberal bool
 	// TerminateMark is the bit by which connections are ended, if any are. LateMark is the bit by which those are that

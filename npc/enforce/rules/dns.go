@@ -26,6 +26,11 @@ const heldLimit = "-m hashlimit --hashlimit-above 200/second --hashlimit-burst 2
 	"--hashlimit-name weave-npc-dns-%s-1 --hashlimit-htable-size 1024 --hashlimit-htable-max 16384 " +
 	"--hashlimit-htable-expire 5000"
 
+// seenLimit bounds how many other answers a second to one pod are copied, which only name addresses in reports.
+const seenLimit = "-m hashlimit --hashlimit-upto 20/second --hashlimit-burst 100 --hashlimit-mode dstip " +
+	"--hashlimit-name weave-npc-dns-seen-1 --hashlimit-htable-size 1024 --hashlimit-htable-max 16384 " +
+	"--hashlimit-htable-expire 5000"
+
 // ClusterResolvers returns the sets of the cluster's own resolvers with their ports, by UDP and by TCP: the pods of
 // kube-dns, which CoreDNS is too.
 func ClusterResolvers() []Set {
@@ -72,20 +77,25 @@ func FromNodeDNS(f npc.Family) (udp, tcp iptables.Rule) {
 	return rule("udp", naming.DNSChain), rule("tcp", naming.DNSHoldChain)
 }
 
-// DNS returns the rules that find the answers to be held: those with a name that a policy accepts.
+// DNS returns the rules that find the answers to be held: those with a name that a policy accepts. Others are copied.
 func DNS(b *Base) []iptables.Rule {
 	hold := "-g " + naming.DNSHoldChain
 	names := strings.Fields(b.Names)
 	if len(names) > maxHeldNames {
 		return []iptables.Rule{{Target: hold, Comment: "more names than the kernel looks for"}}
 	}
-	rules := make([]iptables.Rule, 0, len(names))
+	rules := make([]iptables.Rule, 0, len(names)+1)
 	for i, name := range names {
 		rules = append(rules, iptables.Rule{Match: "-m string --hex-string \"" + inMessage(name) + "\" --algo bm --icase",
 			Target: hold, Comment: name, Order: i})
 	}
-	return rules
+	return append(rules, iptables.Rule{Match: seenLimit, Target: fmt.Sprintf("-j NFLOG --nflog-group %d", AnswersGroup(b.NFLogGroup)),
+		Comment: "not held: names addresses in reports", Order: len(names)})
 }
+
+// AnswersGroup returns the NFLOG group that answers of resolvers are copied to, from the one of packets dropped on
+// ingress.
+func AnswersGroup(ingress uint16) uint16 { return ingress + uint16(len(npc.Directions)) }
 
 // maxPattern is how many bytes xt_string looks for.
 const maxPattern = 128

@@ -586,7 +586,8 @@ func TestASetIsDestroyedBeforeItsRuleComes(t *testing.T) {
 // all else is enforced.
 func TestS89_TheKernelDoesNotFindNames(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
-		for pattern, left := range map[string]string{"-m~string": "", "-j~NFQUEUE": "-m string", "hashlimit-above": "NFQUEUE"} {
+		for pattern, left := range map[string]string{"-m~string": "", "-j~NFQUEUE": "-m string", "hashlimit-above": "NFQUEUE",
+			"nflog-group~88": "NFQUEUE"} {
 			s := newStation(t, b)
 			s.spoil(pattern)
 			s.ClusterPolicy("names", `{tier: Admin, priority: 1, subject: {namespaces: {}},

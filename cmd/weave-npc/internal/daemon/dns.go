@@ -16,6 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
 const (
@@ -83,7 +84,8 @@ func (d *daemon) learn(ctx context.Context) error {
 		return nil
 	case <-names.Asked():
 	}
-	c := domainnames.Config{Log: d.log, Names: names, Queue: o.queue, Grace: o.grace, Domain: o.clusterDomain}
+	c := domainnames.Config{Log: d.log, Names: names, Queue: o.queue, Group: rules.AnswersGroup(d.config.NFLogGroup),
+		Grace: o.grace, Domain: o.clusterDomain}
 	for _, f := range d.families {
 		c.Alive[f] = ipset.Set{Name: naming.FixedSet(f, naming.DNSAlive), Type: ipset.HashNet, Family: naming.IPSet(f),
 			Timeout: naming.AliveTimeout}

@@ -91,7 +91,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	o.dns.register(f)
 	o.registerBudget(f)
 	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup,
-		"NFLOG group of packets blocked on ingress; the next one is for egress")
+		"NFLOG group of packets blocked on ingress; the next one is for egress, the one after it for answers of resolvers")
 	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap,
 		"capture file for the last reported packets (the file before it has .1 after its name)")
 	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize,
@@ -259,8 +259,8 @@ func (o *options) config() (enforce.Config, error) {
 	case c.FailClosed != enforce.FailClosedAuto && c.FailClosed != enforce.FailClosedNever &&
 		c.FailClosed != enforce.FailClosedAlways:
 		return c, errors.Errorf("--fail-closed: %q is none of auto, never and always", o.failClosed)
-	case o.nflogGroup == 0 || o.nflogGroup == 65535:
-		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
+	case o.nflogGroup == 0 || o.nflogGroup > 65533:
+		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65533", o.nflogGroup)
 	case o.ulogdPcapSize < 1 || o.ulogdPcapSize > maxPcapSize:
 		return c, errors.Errorf("--ulogd-pcap-size: %d is not within 1 to %d", o.ulogdPcapSize, maxPcapSize)
 	case o.flowsRecords < 1 || o.flowsRecords > maxFlowsRecords:
