@@ -3,7 +3,7 @@
 // The first packet of a flow has a line of its own, repeats are summed up, and the log is bounded in total and for each
 // source. The package must not know how packets are reported, nor how policies are compiled: names come from a Names.
 //
-//	r := dropped.NewReporter(model, []uint16{80, 443}, registry, log)
+//	r := dropped.NewReporter(model, domains, []uint16{80, 443}, registry, log)
 //	go r.Run(ctx)
 //	// msg=blocked direction=ingress protocol=TCP from="shop/web (10.32.1.2:4711)" to=... isolated_by=shop/db
 //	r.Handle(packet)
@@ -37,9 +37,16 @@ type Names interface {
 	DeniedBy(verdict.Flow, npc.Direction) string
 }
 
+// Domains know the domain names of addresses.
+type Domains interface {
+	// NamesAt returns a few names that an address is known to a local pod by.
+	NamesAt(pod, a netip.Addr) []string
+}
+
 // Reporter logs and counts blocked packets.
 type Reporter struct {
 	names      Names
+	domains    Domains
 	log        *slog.Logger
 	ports      map[uint16]string // counted destination port -> its label
 	count      *prometheus.CounterVec
@@ -60,8 +67,10 @@ type flow struct {
 
 // NewReporter returns a reporter whose metric has a label value for each of some destination ports, and one for all
 // others.
-func NewReporter(names Names, ports []uint16, registry prometheus.Registerer, log *slog.Logger) *Reporter {
-	r := &Reporter{names: names, log: log, ports: map[uint16]string{},
+func NewReporter(
+	names Names, domains Domains, ports []uint16, registry prometheus.Registerer, log *slog.Logger,
+) *Reporter {
+	r := &Reporter{names: names, domains: domains, log: log, ports: map[uint16]string{},
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_blocked_connections_total",
 			Help: "Connection attempts that were blocked and reported. " +
@@ -139,6 +148,9 @@ func (r *Reporter) line(p ulogd.Packet, number int, within time.Duration) {
 		args = append(args, "truncated", true)
 	case strings.HasPrefix(p.ProtocolName(), "ICMP"):
 		args = append(args, "icmp_type", p.ICMPType, "icmp_code", p.ICMPCode)
+	}
+	if names := r.domains.NamesAt(p.Src, p.Dst); len(names) > 0 {
+		args = append(args, "domain_names", strings.Join(names, ","))
 	}
 	if rule := r.deniedBy(p, direction); rule != "" {
 		args = append(args, "denied_by", rule)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/observe/dedup"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/test/fixture"
@@ -49,7 +50,7 @@ func newReport(t *testing.T, format string) *report {
 	if format == "json" {
 		log = slog.New(slog.NewJSONHandler(&r.log, plain))
 	}
-	r.Reporter = NewReporter(m.Lookup(), []uint16{80}, r.registry, log)
+	r.Reporter = NewReporter(m.Lookup(), controller.NamesOf(m), []uint16{80}, r.registry, log)
 	return r
 }
 
@@ -127,6 +128,34 @@ func TestBlockedLines(t *testing.T) {
 			r.handleAt(c.in, r.now)
 			r.want(t, "msg=blocked "+c.want)
 		})
+	}
+}
+
+// TestDomainNames shows that a line has the names by which the pod knows the address that it is kept from.
+func TestDomainNames(t *testing.T) {
+	m := controller.New(enforce.Config{NodeName: "node1"})
+	names, web := controller.NamesOf(m), netip.MustParseAddr("10.32.1.2")
+	names.Follow([]domainnames.List{{Key: "*.x", Names: []string{"*.x"}}}, map[netip.Addr][]string{web: {"*.x"}})
+	soon := time.Now().Add(time.Minute)
+	for i, name := range []string{"d.x", "c.x", "b.x", "a.x"} {
+		names.Remember("*.x", name, netip.MustParseAddr("203.0.113.7"), soon.Add(time.Duration(i)*time.Second))
+	}
+	names.Remember("*.x", "a.x", netip.MustParseAddr("203.0.113.8"), soon)
+	for _, c := range []struct{ from, to, want string }{
+		{"10.32.1.2:5", "203.0.113.8:443", "domain_names=a.x"},
+		{"10.32.1.2:5", "203.0.113.7:443", "domain_names=a.x,b.x,c.x"},
+		{"10.32.1.2:5", "203.0.113.9:443", ""},
+		{"10.32.1.3:5", "203.0.113.8:443", ""},
+		{"203.0.113.8:5", "10.32.1.2:443", ""},
+	} {
+		var log bytes.Buffer
+		r := NewReporter(m.Lookup(), names, nil, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+		packet := tcp(c.from, c.to)
+		packet.Group = "egress"
+		r.Handle(packet)
+		if got := regexp.MustCompile(`domain_names=\S*`).FindString(log.String()); got != c.want {
+			t.Errorf("%s to %s: %s", c.from, c.to, log.String())
+		}
 	}
 }
 

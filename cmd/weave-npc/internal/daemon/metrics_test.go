@@ -45,7 +45,7 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	registerNames(r, domainnames.NewNames())
 	registerRelay(r, new(relayclient.Stats))
 	registerReadiness(r, func() string { return "" })
-	dropped.NewReporter(m.Lookup(), nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
+	dropped.NewReporter(m.Lookup(), controller.NamesOf(m), nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	pod := netip.MustParseAddr("10.32.1.2")
 	m.SetNamespace(fixture.Namespace("shop"))
 	m.SetPod(fixture.Pod("shop/web node1 10.32.1.2"))

@@ -29,7 +29,8 @@ func (d *daemon) newObserver() (*observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &observer{blocked: dropped.NewReporter(d.controller.Lookup(), ports, d.registry, d.log)}
+	x := &observer{blocked: dropped.NewReporter(d.controller.Lookup(), controller.NamesOf(d.controller), ports,
+		d.registry, d.log)}
 	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark,
 		Recording: d.options.ulogdPcap, RecordingSize: d.options.ulogdPcapSize << 20,
 		Log: d.log, Stats: new(ulogd.Stats)}
