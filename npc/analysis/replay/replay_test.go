@@ -135,6 +135,26 @@ func TestTiersAreReplayed(t *testing.T) {
 	}
 }
 
+// TestDomainNamesAreReplayed shows that an address has the names that it was recorded with.
+func TestDomainNamesAreReplayed(t *testing.T) {
+	w := cluster.New()
+	w.SetClusterPolicy(fixture.ClusterPolicy(t, "names", `{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [
+		{action: Accept, to: [{domainNames: ["*.example.com"]}]}, {action: Deny, to: [{networks: [0.0.0.0/0]}]}]}`))
+	var records []flowlog.Record
+	for i, name := range []string{"api.example.com", "evil.example.org", ""} {
+		r := record(t, web, fmt.Sprintf("192.0.2.%d", i+1), "tcp/80", flowlog.Allowed)
+		if name != "" {
+			r.To.DomainNames = []string{name}
+		}
+		records = append(records, r)
+	}
+	const denied = ": allowed [], denied [egress rule 2 of Admin policy names]"
+	want := "shop/Deployment/web > 192.0.2.2" + denied + "\nshop/Deployment/web > 192.0.2.3" + denied
+	if got := text(replay.Changes(records, w)); got != want {
+		t.Errorf("%s,\nwant %s", got, want)
+	}
+}
+
 // TestDeniedByTheOtherNode shows that what one node allowed and the other one denied counts as denied.
 func TestDeniedByTheOtherNode(t *testing.T) {
 	sent, refused := record(t, web, db, "tcp/5432", flowlog.Allowed), record(t, web, db, "tcp/5432", flowlog.Denied)

@@ -21,6 +21,8 @@ type stage struct {
 	empty  *cluster.Cluster    // what is known without its pods
 	alike  map[string]*npc.Pod // likeness -> one of the pods that have it
 	states []*state
+	// learned holds the domain names of addresses, as they were recorded; nil if there are none.
+	learned map[netip.Addr][]string
 }
 
 func newStage(c *cluster.Cluster) *stage {
@@ -54,6 +56,12 @@ func (s *stage) place(i int, r flowlog.Record) {
 		s.reconcile(in, e)
 	}
 	in.add(i, r, from, to)
+	if len(r.To.DomainNames) > 0 {
+		if s.learned == nil {
+			s.learned = map[netip.Addr][]string{}
+		}
+		s.learned[r.To.Addr] = union(s.learned[r.To.Addr], r.To.DomainNames)
+	}
 }
 
 // pod returns the pod that an end of a record is, nil if it is none. Its names of the port count if the cluster has no
@@ -98,6 +106,9 @@ func (s *stage) reconcile(w *state, e flowlog.End) {
 func (s *stage) verdicts() map[int]explain.Verdict {
 	all := map[int]explain.Verdict{}
 	for _, w := range s.states {
+		if s.learned != nil {
+			w.SetLearned(s.learned)
+		}
 		view := w.View()
 		for i, f := range w.flows {
 			all[i] = explain.Explain(view, f)

@@ -152,9 +152,10 @@ func (e *End) check() error {
 		return errors.Errorf("address: %s has a zone", e.Addr)
 	}
 	if !e.IsPod() {
-		*e = End{Addr: e.Addr, NodeAddr: e.NodeAddr}
-		return nil
+		*e = End{Addr: e.Addr, NodeAddr: e.NodeAddr, DomainNames: e.DomainNames}
+		return e.checkNames()
 	}
+	e.DomainNames = nil
 	if !printable(e.Workload, e.Pod) {
 		return errors.New("workload or pod: it has characters that cannot be printed")
 	}
@@ -167,6 +168,20 @@ func (e *End) check() error {
 		}
 		if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
 			return errors.Errorf("labels: %s: %q: %s", key, value, wrong[0])
+		}
+	}
+	return nil
+}
+
+// checkNames returns what is wrong with domain names. Labels of hosts may have underscores.
+func (e *End) checkNames() error {
+	if len(e.DomainNames) > maxDomainNames {
+		return errors.Errorf("domain_names: they are %d, more than %d", len(e.DomainNames), maxDomainNames)
+	}
+	for _, name := range e.DomainNames {
+		const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
+		if name == "" || len(name) > validation.DNS1123SubdomainMaxLength || strings.Trim(name, characters) != "" {
+			return errors.Errorf("domain_names: %q is none", name)
 		}
 	}
 	return nil

@@ -25,6 +25,8 @@ func records() []Record {
 		{First: at, Last: at.Add(time.Hour), Count: 7, Replied: 6, Node: "node1", From: web,
 			To: End{Addr: netip.MustParseAddr("192.0.2.1"), NodeAddr: true}, Port: flow.Service{Protocol: npc.TCP, Port: 443}, Verdict: Allowed,
 			By: &RuleRef{Policy: "shop/web", Number: 1, Direction: "egress"}},
+		{First: at, Last: at, Count: 1, From: web, To: End{Addr: netip.MustParseAddr("203.0.113.7"), DomainNames: []string{"api.example.com", "_x.example.org"}},
+			Port: flow.Service{Protocol: npc.TCP, Port: 443}, Verdict: Denied},
 		{First: at, Last: at, Count: 1, From: End{Addr: netip.MustParseAddr("2001:db8::1")}, To: End{Namespace: "shop", Workload: "Pod/x",
 			Addr: netip.MustParseAddr("fd32::2")}, Port: flow.Service{Protocol: npc.ICMPv6}, PortNames: []string{"http"}, Verdict: Denied},
 	}
@@ -43,8 +45,8 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	if err := Write(&text, records()...); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(text.String(), "\n"); n != 2 {
-		t.Errorf("2 records have %d lines", n)
+	if n := strings.Count(text.String(), "\n"); n != 3 {
+		t.Errorf("3 records have %d lines", n)
 	}
 	got, err := read(strings.NewReader("\n" + strings.ReplaceAll(text.String(), "\n", "\r\n\n")))
 	if diff := gocmp.Diff(records(), got, sameAddr); diff != "" || err != nil {
@@ -69,6 +71,9 @@ func TestSkippedLinesAreNamed(t *testing.T) {
 		{"a_bad_label", `"namespace":"a"`, `"namespace":"a","labels":{"a":"x\ny"}`, `line 3: to: labels: a: "x\ny": `},
 		{"a_bad_key", `"namespace":"a"`, `"namespace":"a","labels":{"a b":""}`, `line 3: to: labels: "a b": `},
 		{"a_bad_port_name", `"port"`, `"port_names":["a\nb"],"port"`, `line 3: port_names: "a\nb": `},
+		{"a_bad_domain_name", `"address":"192.0.2.1"`, `"address":"192.0.2.1","domain_names":["a.x","a x"]`, `line 3: from: domain_names: "a x" is none`},
+		{"too_many_domain_names", `"address":"192.0.2.1"`, `"address":"192.0.2.1","domain_names":["a` + strings.Repeat(`","a`, 16) + `"]`,
+			"line 3: from: domain_names: they are 17, more than 16"},
 		{"a_workload_of_two_lines", "Pod/x", `Pod/x\nkind: Secret`, "line 3: to: workload or pod: it has characters that cannot be printed"},
 		{"a_rule_of_two_lines", `"port"`, `"by":{"policy":"a\u2028b"},"port"`, "line 3: by: it has characters that cannot be printed"},
 		{"a_line_without_end", good, strings.Repeat(" ", longestLine+1), "line 3: it has more than 1048576 bytes"},
@@ -94,7 +99,7 @@ func TestSkippedLinesAreCounted(t *testing.T) {
 		got := 0
 		skipped, err := Read(strings.NewReader(in), func(Record) error { got++; return nil })
 		want := "3 lines skipped, which are no records of connections, such as line 1: verdict: it is \"\", neither allowed nor denied"
-		if err != nil || got != 4 || skipped.String() != want {
+		if err != nil || got != 6 || skipped.String() != want {
 			t.Errorf("%d records, %v, %s", got, err, skipped)
 		}
 	}

@@ -75,6 +75,9 @@ type End struct {
 	Addr netip.Addr `json:"address"`
 	// NodeAddr is set if the address is a node's.
 	NodeAddr bool `json:"node,omitempty"`
+	// DomainNames are a few names that a pod with domain names in its policies knew the address of a destination by, when
+	// that was known last.
+	DomainNames []string `json:"domain_names,omitempty"`
 }
 
 const (
@@ -82,6 +85,8 @@ const (
 	maxWorkload = 320
 	// maxLabels is how many labels of a pod are recorded.
 	maxLabels = 64
+	// maxDomainNames is how many domain names of an address are read.
+	maxDomainNames = 16
 )
 
 // clean makes an end one that Read accepts, and bounds it. A pod's owner reference may have any text for kind and name,

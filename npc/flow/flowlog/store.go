@@ -125,6 +125,9 @@ func (s *Store) record(now time.Time, c Connection, number int, j Evaluation) {
 	}
 	r.First, r.Last, r.Node = e.First, now, s.node
 	r.Count, r.Replied = e.Count+uint64(number), e.Replied
+	if len(r.To.DomainNames) == 0 && !r.To.IsPod() {
+		r.To.DomainNames = e.To.DomainNames
+	}
 	r.Staged = addStaged(e.Staged, j.Staged, number, now)
 	r.From.Labels, r.To.Labels = s.share(k.from.workload, r.From.Labels), s.share(k.to.workload, r.To.Labels)
 	e.Record = r

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,19 @@ func newEvaluator() *model {
 	}
 	return &model{verdict: flowlog.Allowed, pods: map[netip.Addr]flowlog.End{web1: pod("Deployment/web", "web-1", "web"), web2: pod("Deployment/web", "web-2", "web"),
 		db: pod("StatefulSet/db", "db-0", "db")}}
+}
+
+// TestNamesOfAnAddressAreKept while later connections to it have none.
+func TestNamesOfAnAddressAreKept(t *testing.T) {
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
+	for _, c := range []struct{ names, want []string }{{nil, nil}, {[]string{"a.x", "b.x"}, []string{"a.x", "b.x"}},
+		{nil, []string{"a.x", "b.x"}}, {[]string{"c.x"}, []string{"c.x"}}} {
+		j.pods[outside] = flowlog.End{DomainNames: c.names}
+		s.Add(noon, j, flowlog.Allowed, []flowlog.Connection{between(web1, outside)})
+		if got, _ := s.Since(0); len(got) != 1 || !slices.Equal(got[0].To.DomainNames, c.want) {
+			t.Errorf("with %v: %+v, want %v", c.names, got, c.want)
+		}
+	}
 }
 
 func between(src, dst netip.Addr) flowlog.Connection {

@@ -58,7 +58,7 @@ func BenchmarkRecord(b *testing.B) {
 				for i := range opened {
 					opened[i] = flowlog.Connection{Src: c.from(n*batch + i), Dst: local, Service: flow.Service{Protocol: 6, Port: 80}}
 				}
-				s.Add(time.Now(), evaluator{Names: m.Lookup()}, flowlog.Allowed, opened)
+				s.Add(time.Now(), evaluator{Names: m.Lookup(), domains: controller.NamesOf(m)}, flowlog.Allowed, opened)
 			}
 			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/batch, "ns/connection")
 		})

@@ -26,11 +26,18 @@ type Names interface {
 	Groups() map[string]string
 }
 
+// Domains know the domain names of addresses.
+type Domains interface {
+	// NamesAt returns a few names that an address is known to a local pod by.
+	NamesAt(pod, a netip.Addr) []string
+}
+
 // evaluator names the ends of connections, and the rule that decides. It evaluates groups of staged policies too,
 // unless haste is set.
 type evaluator struct {
 	Names
-	haste bool
+	domains Domains
+	haste   bool
 }
 
 // Evaluate implements flowlog.Evaluator.
@@ -40,7 +47,9 @@ func (j evaluator) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Eva
 	}
 	of.From, _ = j.end(src)
 	to, ports := j.end(dst)
-	of.To = to
+	if of.To = to; !to.IsPod() && !to.NodeAddr {
+		of.To.DomainNames = j.domains.NamesAt(src, dst)
+	}
 	for _, p := range ports {
 		if p.Protocol == s.Protocol && p.Port == s.Port {
 			of.PortNames = append(of.PortNames, p.Name)

@@ -33,6 +33,7 @@ type Config struct {
 	// Socket is the path of the socket that records are read from; empty for none.
 	Socket   string
 	Names    Names
+	Domains  Domains
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -111,7 +112,7 @@ func (r *Recorder) Denied(p ulogd.Packet) {
 // record records connections, and measures how long that takes while groups of staged policies are evaluated.
 func (r *Recorder) record(v flowlog.Verdict, opened []flowlog.Connection) {
 	start := time.Now()
-	r.store.Add(start.UTC(), evaluator{r.config.Names, r.staged.haste.exceeded(start)}, v, opened)
+	r.store.Add(start.UTC(), evaluator{r.config.Names, r.config.Domains, r.staged.haste.exceeded(start)}, v, opened)
 	if r.staged.any.Load() {
 		r.staged.haste.spend(time.Since(start))
 	}

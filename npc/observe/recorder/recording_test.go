@@ -55,6 +55,14 @@ func (n names) Evaluate(f verdict.Flow) verdict.Verdict {
 	return v
 }
 
+// NamesAt has one name for an address outside, as web knows it.
+func (n names) NamesAt(pod, a netip.Addr) []string {
+	if pod == web && a != db {
+		return []string{"api.example.com"}
+	}
+	return nil
+}
+
 func (n names) Groups() map[string]string { return map[string]string{"open": "1"} }
 
 // guard is the rule that denies everything.
@@ -73,7 +81,7 @@ var (
 
 func newRecorder(t *testing.T, configure func(*Config)) *Recorder {
 	t.Helper()
-	c := Config{Node: "node1", Records: 1000, Names: cast, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	c := Config{Node: "node1", Records: 1000, Names: cast, Domains: cast, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
 	configure(&c)
 	r := New(c)
 	if err := r.Open(); err != nil {
@@ -95,6 +103,8 @@ func TestEvaluate(t *testing.T) {
 	}{
 		{"from a local pod", web, db, pg, "shop/Deployment/web", "data/Pod/db", "[pg]", false},
 		{"another port", web, db, flow.Service{Protocol: 6, Port: 53}, "shop/Deployment/web", "data/Pod/db", "[]", false},
+		{"from a local pod to a name", web, outside, pg, "shop/Deployment/web", "192.0.2.1 api.example.com", "[]", false},
+		{"to its node", web, node, pg, "shop/Deployment/web", "node", "[]", false},
 		{"to a local pod", outside, web, pg, "192.0.2.1", "shop/Deployment/web", "[]", false},
 		{"from the node", node, web, pg, "node", "shop/Deployment/web", "[]", false},
 		{"of other nodes", outside, db, pg, "", "", "", true},
@@ -107,9 +117,9 @@ func TestEvaluate(t *testing.T) {
 				case e.NodeAddr:
 					return "node"
 				}
-				return e.Addr.String()
+				return strings.Join(append([]string{e.Addr.String()}, e.DomainNames...), " ")
 			}
-			j, concerned := evaluator{Names: cast}.Evaluate(test.src, test.dst, test.service)
+			j, concerned := evaluator{Names: cast, domains: cast}.Evaluate(test.src, test.dst, test.service)
 			if concerned == test.unconcerns || concerned && (end(j.From) != test.from || end(j.To) != test.to || fmt.Sprint(j.PortNames) != test.ports ||
 				j.Verdict != flowlog.Denied || !slices.Equal(j.By, guard) || len(j.Staged) != 1) {
 				t.Errorf("%+v %v", j, concerned)
@@ -177,7 +187,7 @@ func (bothWays) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference
 func TestHitsOfRules(t *testing.T) {
 	r := newRecorder(t, func(c *Config) { c.Names = bothWays{cast} })
 	opened := flowlog.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 80}}
-	r.store.Add(time.Now(), evaluator{Names: r.config.Names}, flowlog.Allowed, []flowlog.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
+	r.store.Add(time.Now(), evaluator{Names: r.config.Names, domains: r.config.Domains}, flowlog.Allowed, []flowlog.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
 	var got []string
 	for _, h := range r.store.Hits().Rules {
 		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.RuleRef))

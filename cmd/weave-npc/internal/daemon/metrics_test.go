@@ -56,7 +56,7 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	controller.StageOf(m).StagePolicy(staged.Key{Namespace: "shop", Name: "open"}, staged.Operation{Group: "true", Adds: true},
 		fixture.Policy(t, "shop/open", `{podSelector: {}, ingress: [{}]}`))
 	m.SetClusterPolicy(fixture.ClusterPolicy(t, "guard", `{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [192.0.2.0/24]}]}]}`))
-	recorder := recorder.New(recorder.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r, Log: slog.New(slog.DiscardHandler)})
+	recorder := recorder.New(recorder.Config{Node: "node1", Records: 1, Names: m.Lookup(), Domains: controller.NamesOf(m), Registry: r, Log: slog.New(slog.DiscardHandler)})
 	outside := netip.MustParseAddr("192.0.2.1")
 	recorder.Denied(ulogd.Packet{Src: outside, Dst: pod})
 	recorder.Denied(ulogd.Packet{Src: pod, Dst: outside})

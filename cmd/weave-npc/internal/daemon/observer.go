@@ -63,7 +63,7 @@ func (d *daemon) newRecorder() (*recorder.Recorder, error) {
 	}
 	r := recorder.New(recorder.Config{Node: d.config.NodeName, Records: d.options.flowsRecords,
 		Directory: d.options.flowsDir, Socket: d.options.flowsSocket,
-		Names: d.controller.Lookup(), Registry: d.registry, Log: d.log})
+		Names: d.controller.Lookup(), Domains: controller.NamesOf(d.controller), Registry: d.registry, Log: d.log})
 	return r, errors.Wrap(r.Open(), "--record-flows")
 }
 

@@ -40,7 +40,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with records as connections are added to them")
 	f.StringVar(&o.query.from, "from", "",
 		"end that opens the connections: NAMESPACE, NAMESPACE/WORKLOAD, NAMESPACE/POD, an address or a CIDR")
-	f.StringVar(&o.query.to, "to", "", "destination, in the same way")
+	f.StringVar(&o.query.to, "to", "", "destination, in the same way, or a domain name")
 	f.StringVar(&o.query.port, "port", "",
 		"tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
 	f.StringVar(&o.query.verdict, "verdict", "", "allowed or denied")

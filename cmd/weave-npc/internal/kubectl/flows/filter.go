@@ -65,7 +65,7 @@ func (f *filter) decided(r *flowlog.Record) bool {
 
 func every(*flowlog.Record) bool { return true }
 
-// parseEnd reads an address, a CIDR, a namespace, or a workload or pod of a namespace.
+// parseEnd reads an address, a CIDR, a namespace, a domain name, or a workload or pod of a namespace.
 func parseEnd(flag, text string, end func(*flowlog.Record) *flowlog.End) (func(*flowlog.Record) bool, error) {
 	if text == "" {
 		return every, nil
@@ -83,8 +83,11 @@ func parseEnd(flag, text string, end func(*flowlog.Record) *flowlog.End) (func(*
 	}
 	return func(r *flowlog.Record) bool {
 		e := end(r)
+		if !e.IsPod() {
+			return slices.Contains(e.DomainNames, strings.ToLower(text))
+		}
 		_, workload, _ := strings.Cut(e.Workload, "/")
-		return e.IsPod() && e.Namespace == namespace &&
+		return e.Namespace == namespace &&
 			(!named || name == e.Workload || name == workload || name == e.Pod)
 	}, nil
 }

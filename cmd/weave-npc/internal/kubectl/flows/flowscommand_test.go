@@ -82,6 +82,16 @@ func TestFilters(t *testing.T) {
 			}
 		})
 	}
+	r.To = flowlog.End{Addr: netip.MustParseAddr(outside), DomainNames: []string{"a.example.com", "b.example.com"}}
+	for to, want := range map[string]bool{"B.example.com": true, "example.com": false, outside: true, "data": false} {
+		if f, err := (&query{to: to}).parse(noon); err != nil || f.matches(&r) != want {
+			t.Errorf("to %s: %v, want %t", to, err, want)
+		}
+	}
+	var text bytes.Buffer
+	if err := table(&text, []flowlog.Record{r}); err != nil || !strings.Contains(text.String(), "  192.0.2.1 (a.example.com,b.example.com)  tcp/5432 (pg)") {
+		t.Errorf("%v, the table is\n%s", err, text.String())
+	}
 	for want, q := range map[string]query{"--from": {from: "/web"}, "--to": {to: "shop/"}, "--port": {port: "tpc/80"}, "--verdict": {verdict: "deny"}, "--since": {since: -1}} {
 		if _, err := q.parse(noon); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", q, err)
@@ -121,7 +131,8 @@ func TestMerge(t *testing.T) {
 	early, late := record("a", allowed, web, db, 1, 0), record("b", allowed, web, db, 9, 0)
 	early.First, late.To.Pod = noon.Add(-time.Hour), "db-1"
 	for _, all := range [][]flowlog.Record{{early, late}, {late, early}} {
-		if got := merge(all)[0]; !got.First.Equal(early.First) || !got.Last.Equal(late.Last) || got.To.Pod != "db-1" || got.Node != "" {
+		all[0].To.DomainNames = []string{"a.example.com"}
+		if got := merge(all)[0]; len(got.To.DomainNames) != 1 || !got.First.Equal(early.First) || !got.Last.Equal(late.Last) || got.To.Pod != "db-1" || got.Node != "" {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -55,7 +55,11 @@ func anyNodeOf(records, others []flowlog.Record) bool {
 func join(records []flowlog.Record) flowlog.Record {
 	out := records[0]
 	var sum, replied, most, mostReplied uint64
+	names := out.To.DomainNames
 	for _, r := range records {
+		if len(names) == 0 {
+			names = r.To.DomainNames
+		}
 		if r.Last.After(out.Last) {
 			first := out.First
 			out = r
@@ -69,6 +73,9 @@ func join(records []flowlog.Record) flowlog.Record {
 	}
 	if out.From.IsPod() && out.To.IsPod() {
 		sum, replied = max(most, (sum+1)/2), max(mostReplied, (replied+1)/2)
+	}
+	if len(out.To.DomainNames) == 0 {
+		out.To.DomainNames = names // which that node did not see
 	}
 	out.Count, out.Replied, out.Staged = sum, replied, joinStaged(records)
 	if len(records) > 1 {

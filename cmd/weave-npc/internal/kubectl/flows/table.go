@@ -56,7 +56,11 @@ func cells(r *flowlog.Record) []string {
 	if r.By != nil {
 		by = r.By.String()
 	}
-	out := []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), r.To.String(), port,
+	to := r.To.String()
+	if len(r.To.DomainNames) > 0 {
+		to += " (" + strings.Join(r.To.DomainNames, ",") + ")"
+	}
+	out := []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), to, port,
 		strconv.FormatUint(r.Count, 10), replied, by}
 	var staged []string
 	for _, s := range r.Staged {
