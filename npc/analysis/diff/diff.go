@@ -8,6 +8,7 @@
 //	}
 //
 //	align                   a workload that only one state has as a template is compared pod by pod
+//	reachability.Domains    an address for each domain name that a policy names
 //	reachability.Compare    what opens and what closes between any two subjects
 //	block, names, set       what changes alike is put together, and named by workloads
 //	reason                  what decides about an example
@@ -57,6 +58,11 @@ type states [2]*cluster.View
 // Compare compares two cluster states. It changes neither.
 func Compare(before, after *cluster.Cluster, o Options) *Result {
 	before, after = align(before, after)
+	if domains := reachability.Domains(nil, before.View(), after.View()); domains != nil {
+		before, after = before.Clone(), after.Clone()
+		before.SetLearned(domains)
+		after.SetLearned(domains)
+	}
 	w := &states{before.View(), after.View()}
 	d := reachability.Compare(w[0], w[1])
 	n := newNames(d, w)

@@ -11,6 +11,51 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
+// TestDomainNames shows that each name is a destination of its own, which no range of addresses stands for.
+func TestDomainNames(t *testing.T) {
+	const deny = "{action: Deny, to: [{networks: [0.0.0.0/0]}]}"
+	names := func(list string) string {
+		return "{action: Accept, to: [{domainNames: [" + list + "]}], protocols: [{tcp: {destinationPort: {number: 443}}}]}, "
+	}
+	for _, c := range []struct {
+		what, before, after string
+		want                []string
+	}{
+		{"a name comes", names("a.example.com") + deny, names("a.example.com, b.example.com") + deny,
+			[]string{"+ shop/web -> b.example.com: tcp/443 (0, 1)"}},
+		{"a name goes", names("a.example.com") + deny, deny, []string{"- shop/web -> a.example.com: tcp/443 (0, 1)"}},
+		{"a wildcard comes", names("a.example.com") + deny, names(`a.example.com, "*.example.com"`) + deny,
+			[]string{"+ shop/web -> *.example.com: tcp/443 (0, 1)"}},
+		{"a wildcard stands for a name", names("a.example.com") + deny, names(`"*.example.com"`) + deny,
+			[]string{"+ shop/web -> *.example.com: tcp/443 (0, 1)"}},
+		{"names instead of ranges", "{action: Accept, to: [{networks: [198.51.100.0/24]}]}, " + deny, names("a.x, b.x") + deny,
+			[]string{"+ shop/web -> a.x and b.x: tcp/443 (0, 2)", "- shop/web -> 198.51.100.0/24: everything (0, 1)"}},
+		{"all is denied", "", names("a.x") + deny, []string{"- shop/web -> 0.0.0.0/0: everything (0, 1)",
+			"- shop/web -> a.x: everything except tcp/443 (0, 1)"}},
+		{"nothing", names("a.x") + deny, names("a.x") + deny, nil},
+		{"no name opens connections", names("a.x") + deny, names("a.x") + deny + "shop/p {podSelector: {}}", []string{"- 0.0.0.0/0 -> shop/web: everything (0, 1)"}},
+	} {
+		cluster := func(rules string) *cluster.Cluster {
+			rules, policy, _ := strings.Cut(rules, "shop/p ")
+			w := made(t, "shop/web 10.0.0.1 app=web\n"+strings.Repeat("shop/p "+policy, min(1, len(policy))))
+			w.SetClusterPolicy(fixture.ClusterPolicy(t, "names", "{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: ["+rules+"]}"))
+			return w
+		}
+		r := Compare(cluster(c.before), cluster(c.after), Options{})
+		if got := lines(r); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", c.what, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+		if c.what == "a name comes" {
+			g := r.Opens.Groups(0)[0]
+			got := fmt.Sprintf("%s; %s; %s; %s", g.Example, g.Before, g.After, g.To.DomainNames)
+			if want := "shop/web -> b.example.com, tcp/443; egress from shop/web: denied by Admin policy names/rule 2; " +
+				"egress from shop/web: allowed by Admin policy names/rule 1; [b.example.com]"; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+	}
+}
+
 // made returns a cluster of pods and policies in lines: "shop/web-1 10.0.0.1 app=web", or "shop/policy {spec}".
 func made(t *testing.T, text string) *cluster.Cluster {
 	t.Helper()

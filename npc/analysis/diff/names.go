@@ -54,7 +54,9 @@ func newNames(d *reachability.Differences, w *states) *names {
 	for i := range d.Subjects {
 		s := &d.Subjects[i]
 		if s.Pod == "" {
-			n.ranges++
+			if s.Domain == "" {
+				n.ranges++
+			}
 			continue
 		}
 		n.pods++
@@ -185,7 +187,8 @@ type pairing struct {
 type overlap struct{ list, subjects int }
 
 func (n *names) newPairing(lines [][]int, source, destination func(subject int) bool) *pairing {
-	p := &pairing{sources: n.newLists(lines, source), destinations: n.newLists(n.Columns, destination)}
+	opens := func(s int) bool { return n.Subjects[s].Domain == "" && source(s) }
+	p := &pairing{sources: n.newLists(lines, opens), destinations: n.newLists(n.Columns, destination)}
 	for _, members := range p.sources.members {
 		count := map[int]int{}
 		for _, s := range members {

@@ -145,6 +145,9 @@ func (s *Side) declared(e *reachability.Subject) []npc.NamedPort {
 }
 
 func (s *Side) endText(e *reachability.Subject) string {
+	if e.Domain != "" {
+		return e.Domain
+	}
 	if e.Pod == "" {
 		return e.Addr.String()
 	}

@@ -17,6 +17,8 @@ type Set struct {
 	Workloads []Member `json:"workloads,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
+	// DomainNames are names of policies, whichever addresses they have.
+	DomainNames []string `json:"domain_names,omitempty"`
 }
 
 // Member is a workload, or some of its pods.
@@ -48,6 +50,9 @@ func (n *names) set(p, other part) (out Set) {
 				members[w] = append(members[w], s)
 			} else {
 				outside = append(outside, n.Subjects[s].Ranges...)
+				if name := n.Subjects[s].Domain; name != "" {
+					out.DomainNames = append(out.DomainNames, name)
+				}
 				out.Nodes = append(out.Nodes, n.Subjects[s].Nodes...)
 			}
 		}
@@ -60,7 +65,14 @@ func (n *names) set(p, other part) (out Set) {
 	out.Addresses = ranges(outside)
 	slices.Sort(out.Nodes)
 	out.Nodes = slices.Compact(out.Nodes)
+	slices.Sort(out.DomainNames)
 	texts := append(n.workloadTexts(out.Workloads), nodeTexts(out.Nodes)...)
+	if more := len(out.DomainNames) - maxNamed; more > 1 {
+		texts = append(texts, out.DomainNames[:maxNamed]...)
+		texts = append(texts, fmt.Sprintf("%d more domain names", more))
+	} else {
+		texts = append(texts, out.DomainNames...)
+	}
 	if more := len(out.Addresses) - maxNamed; more > 1 {
 		texts = append(texts, out.Addresses[:maxNamed]...)
 		texts = append(texts, fmt.Sprintf("%d more ranges", more))
@@ -250,7 +262,7 @@ func (s *Set) ends() (out []oneEnd) {
 	for _, n := range s.Nodes {
 		out = append(out, oneEnd{"node " + n, true, true})
 	}
-	for _, a := range s.Addresses {
+	for _, a := range slices.Concat(s.DomainNames, s.Addresses) {
 		out = append(out, oneEnd{a, true, true})
 	}
 	return out

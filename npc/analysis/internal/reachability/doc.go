@@ -5,6 +5,7 @@
 //	Partition         pods and addresses by class, in one or more views of a cluster
 //	Relation          which classes reach which others, for one service
 //	Sample            the same for pods that are not together in one cluster
+//	Domains           addresses that stand for domain names
 //	Compare, Effects  how two clusters differ
 //
 // Its verdicts are those of npc/analysis/explain. It does not know why a flow is denied.

@@ -2,6 +2,7 @@ package reachability
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 )
 
 // Subject is what two cluster states are compared for: a pod, or Nodes or addresses outside that no policy of either
-// state distinguishes.
+// state distinguishes, or an address that is taken for that of a domain name.
 type Subject struct {
 	// Pod is namespace/name; empty for addresses.
 	Pod string
@@ -21,6 +22,8 @@ type Subject struct {
 	// compared.
 	Nodes     []string
 	NodeAddrs []netip.Addr
+	// Domain is the name, which connections go to alone.
+	Domain string
 	// In is set for the cluster states, before and after, that the subject is in.
 	In [2]bool
 	// Addr is one of the addresses, which stands for all, and Ranges are all of them if they are outside. Ranges that
@@ -206,12 +209,16 @@ func (s *subjects) addOutside() {
 	for _, of := range found {
 		s.addAddress(of, 0)
 	}
+	learned := s.views[before].Learned
+	for _, a := range slices.SortedFunc(maps.Keys(learned), netip.Addr.Compare) {
+		s.addAddress(Subject{In: [states]bool{true, true}, Addr: a, Domain: learned[a][0]}, 0)
+	}
 }
 
-// isFree reports whether no pod and no node has an address in either cluster state.
+// isFree reports whether no pod, no node and no domain name has an address in either cluster state.
 func (s *subjects) isFree(a netip.Addr) bool {
 	for _, v := range s.views {
-		if v.IsNodes(a) || len(v.NodesAt(a)) > 0 {
+		if v.IsNodes(a) || len(v.NodesAt(a)) > 0 || len(v.Learned[a]) > 0 {
 			return false
 		}
 	}
