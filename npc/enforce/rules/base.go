@@ -123,14 +123,6 @@ func (b *Base) foreignTarget() string {
 	return "-j RETURN"
 }
 
-// multicast returns the range of multicast addresses.
-func multicast(f npc.Family) string {
-	if f == npc.IPv6 {
-		return "ff00::/8"
-	}
-	return "224.0.0.0/4"
-}
-
 // multicastRule matches multicast.
 func (b *Base) multicastRule(f npc.Family, d npc.Direction) iptables.Rule {
 	r := iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + naming.DropChain(d), Comment: "multicast"}

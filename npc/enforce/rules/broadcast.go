@@ -16,6 +16,14 @@ const (
 	toOne = "-m pkttype --pkt-type unicast"
 )
 
+// multicast returns the range of multicast addresses.
+func multicast(f npc.Family) string {
+	if f == npc.IPv6 {
+		return "ff00::/8"
+	}
+	return "224.0.0.0/4"
+}
+
 // toMany returns matches of the frames that a bridge floods and whose IP address does not say so: broadcast, and frames
 // to groups for one receiver.
 func toMany(f npc.Family) []string {

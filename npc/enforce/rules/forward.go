@@ -58,7 +58,7 @@ func byPodInterface(b *Base, d npc.Direction) string {
 	return "-o " + b.PodInterface
 }
 
-// unrestricted returns the rules for new connections of local pods that no policy isolates and no Admin policy chooses,
+// unrestricted returns the rules for new connections of local pods that no policy isolates and no Admin policy selects,
 // with each other and with what is not a local pod. The chains of each direction would let these pass, too.
 func unrestricted(b *Base, f npc.Family) []iptables.Rule {
 	free := func(d npc.Direction) string {
