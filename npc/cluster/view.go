@@ -78,6 +78,13 @@ func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
 	return w
 }
 
+// WithLearned returns the same view with domain names of addresses.
+func WithLearned(v *View, names map[netip.Addr][]string) *View {
+	w := v.Assume(nil, slices.Collect(maps.Values(v.Pods)))
+	w.Learned, w.Unreadable, w.declared = names, v.Unreadable, v.declared
+	return w
+}
+
 // Key returns namespace/name.
 func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
 

@@ -4,6 +4,11 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/analysis/check/expectation"
+	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
@@ -55,7 +60,7 @@ func (p *Prover) free(r ipblock.Range) (out []netip.Addr) {
 	for a := r.First; a.IsValid() && !r.Last.Less(a) && len(out) < 3; a = a.Next() {
 		if at, taken := p.takenAt(a); taken {
 			a = p.taken[at].Last
-		} else if !p.isNodes(a) {
+		} else if !p.isNodes(a) && (len(p.view.Learned[a]) == 0 || r.First == r.Last) {
 			out = append(out, a)
 		}
 	}
@@ -63,6 +68,42 @@ func (p *Prover) free(r ipblock.Range) (out []netip.Addr) {
 		return out[1:]
 	}
 	return out
+}
+
+// setDomains has addresses stand for the domain names of policies and of expectations.
+func (p *Prover) setDomains(expectations []expectation.Expectation) {
+	var names []string
+	for _, e := range expectations {
+		for _, t := range e.To {
+			if t.Domain != "" {
+				names = append(names, t.Domain)
+			}
+		}
+	}
+	learned := reachability.Domains(names, p.view)
+	if learned == nil {
+		return
+	}
+	p.view = cluster.WithLearned(p.view, learned)
+	for a, names := range learned {
+		p.domains[names[0]] = a
+	}
+}
+
+// withAddresses returns a subject with the address of each domain name.
+func (p *Prover) withAddresses(s expectation.Subject) (expectation.Subject, error) {
+	out := slices.Clone(s)
+	for i, t := range s {
+		if t.Domain == "" {
+			continue
+		}
+		a, ok := p.domains[t.Domain]
+		if !ok {
+			return nil, errors.Errorf("too many domain names: %s is not checked", t.Domain)
+		}
+		out[i].Blocks = []ipblock.Block{{CIDR: netip.PrefixFrom(a, a.BitLen())}}
+	}
+	return out, nil
 }
 
 // takenAt returns the range of addresses of pods that has an address.

@@ -78,6 +78,9 @@ func (p *Prover) Check(e expectation.Expectation) Result {
 
 // run returns an error for an expectation that is about nothing.
 func (c *check) run() (err error) {
+	if c.To, err = c.withAddresses(c.To); err != nil {
+		return err
+	}
 	if !c.AllowEmpty {
 		for _, t := range slices.Concat(c.From, c.To) {
 			if err := c.missing(t); err != nil {

@@ -114,7 +114,11 @@ func (c *check) why(f flow.Flow, x *Counterexample) string {
 	case len(c.Ports) == 0:
 		port = "any port"
 	}
-	return fmt.Sprintf("%s %s %s on %s", x.name(f.From), verb, x.name(f.To), port)
+	to := x.name(f.To)
+	if names := c.view.Learned[f.To.Addr]; f.To.Pod == "" && len(names) > 0 {
+		to = fmt.Sprintf("%s (as if at %s)", names[0], f.To.Addr)
+	}
+	return fmt.Sprintf("%s %s %s on %s", x.name(f.From), verb, to, port)
 }
 
 // name names an end.

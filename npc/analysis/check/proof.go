@@ -31,6 +31,7 @@ type Prover struct {
 	Counterexamples int
 
 	view       *cluster.View
+	domains    map[string]netip.Addr // domain names of policies and expectations -> the addresses that stand for them
 	ranges     []ipblock.Block
 	namespaces []string // where pods may be, sorted
 	invented   []npc.Namespace
@@ -52,9 +53,10 @@ type Prover struct {
 
 // New returns a prover for expectations about a view.
 func New(v *cluster.View, a Assumptions, expectations []expectation.Expectation) *Prover {
-	p := &Prover{view: v, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{},
+	p := &Prover{view: v, domains: map[string]netip.Addr{}, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{},
 		portNames: map[string]bool{}, numbers: map[string][]flow.Service{}, mentioned: map[string]bool{},
 		selected: map[string][]string{}, combined: map[string][]map[string]string{}}
+	p.setDomains(expectations)
 	if a.NewNamespaces {
 		p.invent()
 	}

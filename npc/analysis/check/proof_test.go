@@ -45,6 +45,32 @@ func checkOf(t *testing.T, c *cluster.Cluster, item, fields string) (check.Resul
 		f.Expectations[0]
 }
 
+// TestDomainNames shows which names are reached, and that they are among the addresses of the internet.
+func TestDomainNames(t *testing.T) {
+	c := shop(t)
+	c.SetClusterPolicy(fixture.ClusterPolicy(t, "names", `{tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: b}}}, egress: [
+		{action: Accept, to: [{domainNames: [api.example.com, "*.x.org"]}], protocols: [{tcp: {destinationPort: {number: 443}}}]}, {action: Deny, to: [{networks: [0.0.0.0/0]}]}]}`))
+	for item, want := range map[string]string{
+		"dev/tool reaches api.example.com on 443":                       "",
+		"dev/tool reaches API.example.com. on 443":                      "",
+		"dev/tool reaches api.example.com":                              "",
+		"{from: dev/tool, reaches: {domainName: a.x.org}, on: tcp/443}": "",
+		"dev/tool reaches *.x.org on 443":                               "",
+		"dev/tool never reaches x.org":                                  "",
+		"dev/tool never reaches www.example.com":                        "",
+		"dev/* never reaches 192.0.2.1":                                 "",
+		"dev/tool reaches api.example.com on 80":                        "dev/tool (10.32.0.4) does not reach api.example.com (as if at 1.0.0.2) on tcp/80",
+		"dev/tool never reaches the internet":                           "dev/tool (10.32.0.4) reaches *.x.org (as if at 1.0.0.1) on tcp/443",
+		"dev/* never reaches api.example.com on 443":                    "dev/tool (10.32.0.4) reaches api.example.com (as if at 1.0.0.2) on tcp/443",
+		"only shop/* reaches api.example.com on 443":                    "dev/tool (10.32.0.4) reaches api.example.com (as if at 1.0.0.2) on tcp/443",
+		"only dev/* reaches evil.example.com":                           "monitoring/prom (10.32.0.5) reaches evil.example.com (as if at 1.0.0.3) on tcp/1",
+	} {
+		if got, _ := checkOf(t, c, item, ""); got.Why != want {
+			t.Errorf("%s: %q, want %q", item, got.Why, want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	const newNamespaces = "newNamespaces: true"
 	holds := ""

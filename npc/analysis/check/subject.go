@@ -176,7 +176,13 @@ func (s scope) mayMatch(selector policy.Selector) bool {
 // blocks returns the blocks that distinguish addresses: those of rules and of the subject, the ranges of pods, and the
 // free ranges.
 func (x *side) blocks(rules []*policy.Rule) []ipblock.Block {
-	return slices.Concat(x.ruleBlocks(rules), x.ranges, nowhere())
+	out := slices.Concat(x.ruleBlocks(rules), x.ranges, nowhere())
+	if x.direction == npc.Ingress {
+		for _, a := range x.domains {
+			out = append(out, ipblock.Block{CIDR: netip.PrefixFrom(a, a.BitLen())})
+		}
+	}
+	return out
 }
 
 // ruleBlocks returns the blocks of the side's subject, and those of the rules whose peers the side's pods are.

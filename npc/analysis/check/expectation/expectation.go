@@ -90,6 +90,8 @@ type Term struct {
 	All bool
 	// Blocks are addresses, whoever has them; none if the term is about pods.
 	Blocks []ipblock.Block
+	// Domain is a domain name, or a wildcard such as *.example.com; empty for others.
+	Domain string
 	// Name is the name of a pod, or of the workload that makes pods; empty for pods by selectors. It goes with
 	// Namespace.
 	Name string

@@ -24,6 +24,8 @@ func show(e Expectation) string {
 			switch {
 			case t.All:
 				text += "all"
+			case t.Domain != "":
+				text += "domain " + t.Domain
 			case len(t.Blocks) > 0:
 				for i, b := range t.Blocks {
 					text += strings.Repeat(" ", min(i, 1)) + fmt.Sprintf("%s-%d", b.CIDR, len(b.Except))
@@ -56,6 +58,7 @@ func TestSentences(t *testing.T) {
 		"namespaces(team=a) never reaches the internet on icmp":     "ns=[team=a] pods=[] never 0.0.0.0/0-13 2000::/3-1 [icmp]",
 		"all pods reaches everyone on sctp/http":                    "ns=[] pods=[] reaches all [sctp/http]",
 		"pods(a=b) never reaches pods in shop":                      "ns=[] pods=[a=b] never ns=shop[] pods=[] []",
+		"shop/web reaches API.example.com. and *.x.org on 443":      "ns=shop[] pods=web[] reaches domain api.example.com | domain *.x.org [tcp/443]",
 		"10.1.2.3/8 reaches shop/web on 1-65535":                    "10.0.0.0/8-0 reaches ns=shop[] pods=web[] [tcp]",
 	} {
 		files, problems := read(t, fmt.Sprintf("- %q", text))
@@ -87,7 +90,7 @@ func TestSentencesThatMeanNothing(t *testing.T) {
 		"none outside dev never reaches x":    "none goes with reaches or can reach alone",
 		"shop/web and reaches shop/db":        "the source: a name is missing, such as shop/web",
 		"shop/web in a hurry reaches shop/db": `the source: "shop/web in a hurry" is no name: it has a blank`,
-		"Shop reaches shop/db":                `the source: "Shop" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8 or everyone`,
+		"Shop reaches shop/db":                `the source: "Shop" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8, api.example.com or everyone`,
 		"shop/we_b reaches shop/db":           `the source: "we_b" is no name of a pod or of a workload; for all pods of the namespace write shop/*`,
 		"shop/web/x reaches shop/db":          `the source: "web/x" is no name of a pod or of a workload; for all pods of the namespace write shop/*`,
 		"pods(a=b) of shop reaches shop/db":   `the source: after pods(a=b) comes in NAMESPACE or in namespaces(SELECTOR), not "of shop"`,
@@ -95,8 +98,10 @@ func TestSentencesThatMeanNothing(t *testing.T) {
 		"pods(a>1) reaches shop/db":           "the source: pods: gt is no operator of selectors of policies",
 		"pods(a=b in shop reaches shop/db":    "a parenthesis is not closed",
 		"pods a=b) in shop reaches shop/db":   "a parenthesis is closed that was not opened",
-		"10.0.0.0/33 reaches shop/db":         `the source: "10.0.0.0/33" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8 or everyone`,
-		"fe80::1%eth0 reaches shop/db":        `the source: "fe80::1%eth0" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8 or everyone`,
+		"10.0.0.0/33 reaches shop/db":         `the source: "10.0.0.0/33" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8, api.example.com or everyone`,
+		"fe80::1%eth0 reaches shop/db":        `the source: "fe80::1%eth0" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8, api.example.com or everyone`,
+		"shop/web reaches 10.0.0.256":         `the destination: "10.0.0.256" is no domain name such as api.example.com or *.example.com`,
+		"api.example.com reaches shop/db":     "api.example.com is a domain name, which opens no connections: it can be a destination",
 		"::ffff:10.0.0.0/104 reaches shop/db": `the source: "::ffff:10.0.0.0/104" is no range of addresses such as 10.0.0.0/8`,
 	} {
 		_, problems := read(t, fmt.Sprintf("- %q", text))
@@ -116,6 +121,7 @@ func TestExpectationsWithFields(t *testing.T) {
 		"a sentence":       {"- {name: n, expect: a reaches b, allowEmpty: true}", "n: ns=a[] pods=[] reaches ns=b[] pods=[] [] empty"},
 		"always":           {"- {from: a, alwaysReaches: b, on: http}", "a always reaches b on tcp/http: ns=a[] pods=[] always ns=b[] pods=[] [tcp/http]"},
 		"an alias":         {"- {from: &a {podSelector: {}}, reaches: *a, on: [80]}", "pods() reaches pods() on tcp/80: ns=[] pods=[] reaches ns=[] pods=[] [tcp/80]"},
+		"a domain name":    {"- {from: a, reaches: {domainName: B.x}}", "a reaches B.x: ns=a[] pods=[] reaches domain b.x []"},
 		"several lines":    {"- shop/web\n  reaches\n  shop/db", "shop/web reaches shop/db: ns=shop[] pods=web[] reaches ns=shop[] pods=db[] []"},
 		"labels as values": {"- {from: {podSelector: {matchLabels: {a: 'true'}}}, reaches: b}", "pods(a=true) reaches b: ns=[] pods=[a=true] reaches ns=b[] pods=[] []"},
 	} {
@@ -153,7 +159,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"a sentence and more": {head + "expectations:\n- {expect: a reaches b, on: [80]}\n", "x.yaml:4: only name and allowEmpty may be set alongside expect"},
 		"a number":            {head + "expectations:\n- {from: a, reaches: b, allowEmpty: 1}\n", "x.yaml:4: must be true or false"},
 		"both kinds of terms": {head + "expectations:\n- from: {cidr: 10.0.0.0/8, podSelector: {}}\n  reaches: b\n",
-			"x.yaml:4: must have either cidr, or some of namespace, namespaceSelector and podSelector"},
+			"x.yaml:4: must have either cidr or domainName, or some of namespace, namespaceSelector and podSelector"},
 		"except outside": {head + "expectations:\n- from: {cidr: 10.0.0.0/8, except: [11.0.0.0/16]}\n  reaches: b\n", "x.yaml:4: 11.0.0.0/16 is not within 10.0.0.0/8"},
 		"a bad selector": {head + "expectations:\n- from: a\n  reaches:\n    podSelector: {matchlabels: {a: b}}\n", `x.yaml:6: podSelector: unknown field "matchlabels"`},
 		"a bad operator": {head + "expectations:\n- from: a\n  reaches:\n    podSelector: {matchExpressions: [{key: a, operator: Is}]}\n",

@@ -317,9 +317,9 @@ func (p *parser) subject(n *yaml.Node) (s Subject) {
 	return s
 }
 
-// term reads namespace, namespaceSelector and podSelector, or cidr and except.
+// term reads namespace, namespaceSelector and podSelector, or cidr and except, or domainName.
 func (p *parser) term(n *yaml.Node) (t Term) {
-	var cidr string
+	var cidr, domain string
 	var except []string
 	selectors := 0
 	selector := func(name string, into *policy.Selector) func(*yaml.Node) {
@@ -330,13 +330,18 @@ func (p *parser) term(n *yaml.Node) (t Term) {
 	}
 	p.fields(n, map[string]func(*yaml.Node){
 		"cidr": func(n *yaml.Node) { cidr = p.text(n) }, "except": func(n *yaml.Node) { except = p.texts(n) },
+		"domainName":        func(n *yaml.Node) { domain = p.text(n) },
 		"namespace":         func(n *yaml.Node) { t.Namespace = p.text(n); selectors++ },
 		"namespaceSelector": selector("namespaceSelector", &t.Namespaces),
 		"podSelector":       selector("podSelector", &t.Pods),
 	})
 	switch {
-	case (cidr != "") == (selectors > 0), cidr == "" && except != nil:
-		p.refuse(n, "must have either cidr, or some of namespace, namespaceSelector and podSelector")
+	case domain != "" && cidr == "" && selectors == 0 && except == nil:
+		if t.Text = domain; t.parseDomain(domain) != nil {
+			p.refuse(n, t.parseDomain(domain).Error())
+		}
+	case domain != "", (cidr != "") == (selectors > 0), cidr == "" && except != nil:
+		p.refuse(n, "must have either cidr or domainName, or some of namespace, namespaceSelector and podSelector")
 	case cidr != "":
 		if err := t.parseBlock(cidr, except); err != nil {
 			p.refuse(n, err.Error())

@@ -60,6 +60,11 @@ func checkVerb(e Expectation) error {
 	if e.Verb == Always && len(e.Ports) == 0 {
 		return errors.New("always reaches needs ports, such as: on tcp/443")
 	}
+	for _, t := range e.From {
+		if t.Domain != "" {
+			return errors.Errorf("%s is a domain name, which opens no connections: it can be a destination", t.Text)
+		}
+	}
 	return nil
 }
 

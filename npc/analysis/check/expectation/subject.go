@@ -72,7 +72,8 @@ func internet() []ipblock.Block {
 	}
 }
 
-// parseName reads NAMESPACE, NAMESPACE/*, NAMESPACE/NAME, an address or a range of addresses.
+// parseName reads NAMESPACE, NAMESPACE/*, NAMESPACE/NAME, an address, a range of addresses or a domain name, which has a
+// dot.
 func (t *Term) parseName() error {
 	if a, err := netip.ParseAddr(t.Text); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -83,9 +84,12 @@ func (t *Term) parseName() error {
 		return t.parseBlock(t.Text, nil)
 	}
 	namespace, name, slash := strings.Cut(t.Text, "/")
+	if !slash && strings.Contains(t.Text, ".") {
+		return t.parseDomain(t.Text)
+	}
 	if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
 		return errors.Errorf("%q is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, "+
-			"10.0.0.0/8 or everyone", t.Text)
+			"10.0.0.0/8, api.example.com or everyone", t.Text)
 	}
 	t.Namespace = namespace
 	if !slash || name == "*" {
@@ -96,6 +100,17 @@ func (t *Term) parseName() error {
 			namespace)
 	}
 	t.Name = name
+	return nil
+}
+
+// parseDomain reads a domain name.
+func (t *Term) parseDomain(text string) error {
+	name := strings.ToLower(strings.TrimSuffix(text, "."))
+	last := name[strings.LastIndexByte(name, '.')+1:] // of digits alone, it is of a mistyped address
+	if errs := validation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*.")); len(errs) > 0 || strings.Trim(last, "0123456789") == "" {
+		return errors.Errorf("%q is no domain name such as api.example.com or *.example.com", text)
+	}
+	t.Domain = name
 	return nil
 }
 

@@ -44,6 +44,11 @@ func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
 	}
 	names := slices.Sorted(maps.Keys(found))
 	out, in := map[netip.Addr][]string{}, largest(ipblock.NewClasses(blocks).Ranges(), is6 && len(taken) > 0)
+	for _, first := range []string{"1.0.0.1", "2000::1"} { // before these, no address is unicast and public
+		if a := netip.MustParseAddr(first); a.BitLen() == in.First.BitLen() && in.First.Less(a) && a.Less(in.Last) {
+			in.First = a
+		}
+	}
 	for _, name := range names[:min(len(names), maxDomains)] {
 		a, ok := in.Unicast(func(a netip.Addr) bool {
 			return !taken[a] && !a.IsUnspecified() && !slices.ContainsFunc(of, func(v *cluster.View) bool {
