@@ -15,7 +15,8 @@ import (
 
 // TestS104_NothingHonestIsLost opens flows between pods while others come and go, one of them past an ifb device, and
 // weave-npc is killed, ended and started again. Protocols that send nothing twice lose not one packet.
-// $WEAVE_NPC_TEST_PODS is how many pods come and go; 300 take minutes.
+// $WEAVE_NPC_TEST_PODS is how many pods come and go; 300 take minutes, and -parallel 1: all nodes share the kernel's
+// table of neighbours.
 func TestS104_NothingHonestIsLost(t *testing.T) {
 	pods := 20
 	if text := os.Getenv("WEAVE_NPC_TEST_PODS"); text != "" {
