@@ -18,6 +18,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,25 +48,55 @@ type Options struct {
 type Matrix struct {
 	From, To []Row
 	// Omitted are pods that are in no row, because they own none of their addresses.
-	Omitted  []string
-	relation *reachability.Relation
-	either   string
-	classes  int
-	lines    map[int][]reachability.Cell // class -> whether it reaches each other class that was asked about
+	Omitted []string
+	// relations are those of all that is possible. Where they differ, it is unknown what holds.
+	relations []*reachability.Relation
+	either    string
+	classes   int
+	lines     map[int][]reachability.Cell // class -> whether it reaches each other class that was asked about
 }
 
-// New returns which pods and addresses of a view reach which.
+// New returns which pods and addresses of a view reach which. The domain names that policies name have columns. Whether
+// other addresses are theirs is not known.
 func New(v *cluster.View, o Options) (*Matrix, error) {
-	p, m, err := newRows(v, o)
+	views, domains := []*cluster.View{v}, reachability.Domains(nil, v)
+	if domains != nil {
+		addrs, _ := addresses(o.Addresses)
+		views = learned(v, addrs, domains)
+		for _, a := range slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare) {
+			o.Addresses = append(o.Addresses, a.String())
+		}
+	}
+	p, m, err := newRows(o, views...)
 	if err != nil {
 		return nil, err
 	}
-	m.relation = p.Relation(o.Service)
+	name := func(r Row) []string { return domains[p.Classes()[r.class].Addr] }
+	for i, r := range m.To {
+		if names := name(r); names != nil {
+			m.To[i].Name = names[0]
+		}
+	}
+	m.From = slices.DeleteFunc(m.From, func(r Row) bool { return name(r) != nil })
+	for of := range views {
+		m.relations = append(m.relations, p.Relation(o.Service, of))
+	}
 	return m, nil
 }
 
+// learned returns two views with addresses for domain names: in the first, some other addresses have none of the names,
+// and in the second all.
+func learned(v *cluster.View, addrs []netip.Addr, domains map[netip.Addr][]string) []*cluster.View {
+	all := maps.Clone(domains)
+	for _, a := range addrs {
+		all[a] = slices.Concat(slices.Collect(maps.Values(domains))...)
+	}
+	return []*cluster.View{cluster.WithLearned(v, domains), cluster.WithLearned(v, all)}
+}
+
 // newRows returns the rows and columns of a matrix, and the partition that they are of.
-func newRows(v *cluster.View, o Options) (*reachability.Partition, *Matrix, error) {
+func newRows(o Options, of ...*cluster.View) (*reachability.Partition, *Matrix, error) {
+	v := of[0]
 	addrs, bad := addresses(o.Addresses)
 	if bad != "" {
 		return nil, nil, errors.Errorf("%q is no address", bad)
@@ -76,7 +108,7 @@ func newRows(v *cluster.View, o Options) (*reachability.Partition, *Matrix, erro
 			pods = append(pods, v.PodNames(o.To)...)
 		}
 	}
-	p := reachability.NewPartition(pods, addrs, v)
+	p := reachability.NewPartition(pods, addrs, of...)
 	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()),
 		lines: map[int][]reachability.Cell{}}
 	for _, r := range Rows(v, p.Classes(), o.EachPod) {
@@ -109,7 +141,7 @@ func (m *Matrix) cell(from, to int) reachability.Cell {
 		return reachability.CellAllowed
 	}
 	if m.classes > maxLines {
-		return m.relation.Reach(a.class, b.class)
+		return m.reach(a.class, b.class)
 	}
 	line, ok := m.lines[a.class]
 	if !ok {
@@ -117,9 +149,20 @@ func (m *Matrix) cell(from, to int) reachability.Cell {
 		m.lines[a.class] = line
 	}
 	if line[b.class] == "" {
-		line[b.class] = m.relation.Reach(a.class, b.class)
+		line[b.class] = m.reach(a.class, b.class)
 	}
 	return line[b.class]
+}
+
+// reach returns whether a class reaches another one.
+func (m *Matrix) reach(from, to int) reachability.Cell {
+	cell := m.relations[0].Reach(from, to)
+	for _, r := range m.relations[1:] {
+		if r.Reach(from, to) != cell {
+			return reachability.CellUnknown
+		}
+	}
+	return cell
 }
 
 // sign returns a cell as the text table shows it.
@@ -148,10 +191,10 @@ func (w textWriter) printf(format string, args ...any) { _, _ = fmt.Fprintf(w, f
 // namespace at either end there are two: from it to all, and to it from all others.
 func (m *Matrix) WriteText(out io.Writer) error {
 	b := textWriter{bufio.NewWriter(out)}
-	b.printf("%s, from the rows to the columns: ", m.relation.Service)
+	b.printf("%s, from the rows to the columns: ", m.relations[0].Service)
 	b.put("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
-	if m.relation.Unreadable.Any() {
-		b.put("? unknown: what decides cannot be read\n")
+	if m.relations[0].Unreadable.Any() || len(m.relations) > 1 {
+		b.put("? unknown: what decides cannot be read, or a domain name does\n")
 	}
 	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {
 		b.put("pods with the same labels that no policy distinguishes are one row; --pods gives each its own\n")
@@ -224,7 +267,7 @@ func (m *Matrix) writeTable(b textWriter, rows, columns []int) {
 // pair that is not in it.
 func (m *Matrix) WriteJSON(out io.Writer) error {
 	b := textWriter{bufio.NewWriter(out)}
-	head, err := json.Marshal(map[string]any{"port": m.relation.Service, "from": m.From, "to": m.To})
+	head, err := json.Marshal(map[string]any{"port": m.relations[0].Service, "from": m.From, "to": m.To})
 	if err != nil {
 		return errors.Wrap(err, "writing JSON")
 	}

@@ -22,12 +22,13 @@ import (
 // network policies decide.
 func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (_ reachability.Cell, byTiers int) {
 	t.Helper()
-	flows, n := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0
+	flows, n, unknown := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0, false
 	for _, f := range flows {
 		v := explain.Explain(c, f)
 		if v.Allowed {
 			n++
 		}
+		unknown = unknown || v.Unknown
 		for _, side := range []explain.Side{v.Egress, v.Ingress} {
 			if side.By != nil {
 				byTiers++
@@ -35,6 +36,8 @@ func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (
 		}
 	}
 	switch {
+	case unknown:
+		return reachability.CellUnknown, byTiers
 	case len(flows) == 0:
 		return reachability.CellNever, byTiers
 	case n == 0:
@@ -68,7 +71,7 @@ func members(r Row) []string {
 
 // TestClassesGetTheVerdictsOfTheirPods compares every pair of pods with what explain answers about it.
 func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
-	folded, byTiers := 0, 0
+	folded, byTiers, named := 0, 0, 0
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := random.Cluster(t, r)
@@ -78,6 +81,11 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 			EachPod: seed%4 == 0})
 		if err != nil {
 			t.Fatal(err)
+		}
+		names := map[string]string{} // domain name -> the address that stands for it
+		domains := reachability.Domains(nil, w.View())
+		for a, of := range domains {
+			names[of[0]] = a.String()
 		}
 		for i, from := range m.From {
 			if len(from.Pods) > 1 {
@@ -89,7 +97,12 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 						if a == b && len(to.Pods) > 1 {
 							continue // the cell is about two different ones
 						}
-						want, decided := explained(t, w.View(), a, b, s)
+						v := w.View()
+						if of := names[b]; of != "" {
+							v, b = cluster.WithLearned(v, domains), of
+							named++
+						}
+						want, decided := explained(t, v, a, b, s)
 						if got := m.cell(i, j); got != want {
 							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain answers %s", seed, a, b, s, got, want)
 						}
@@ -98,6 +111,9 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 				}
 			}
 		}
+	}
+	if named < 200 {
+		t.Errorf("only %d verdicts were about domain names", named)
 	}
 	if folded < 40 {
 		t.Errorf("only %d rows had several pods", folded)
@@ -289,5 +305,52 @@ func inJSON(t *testing.T, m *Matrix, want int) {
 	}
 	if n != want || got.Port != "tcp/80" || len(got.Cells) != len(got.From) || len(got.Cells[0]) != len(got.To) {
 		t.Errorf("the JSON has %d cells, not %d:\n%s", n, want, &b)
+	}
+}
+
+// TestNamesAreColumns shows which pods reach which domain names, on a port that policies accept them on and on another.
+func TestNamesAreColumns(t *testing.T) {
+	c := cluster.New()
+	c.SetNamespace(fixture.Namespace("shop"))
+	c.SetPod(fixture.Pod("shop/web node1 10.32.1.2 app=web"))
+	c.SetPod(fixture.Pod("shop/free node1 10.32.1.3"))
+	c.SetClusterPolicy(fixture.ClusterPolicy(t, "names", `{tier: Admin, priority: 1,
+		subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}}, egress: [
+		{action: Accept, to: [{domainNames: [a.example.com]}], protocols: [{tcp: {destinationPort: {number: 443}}}]},
+		{action: Accept, to: [{domainNames: ["*.example.org"]}]}, {action: Deny, to: [{networks: [0.0.0.0/0]}]}]}`))
+	for service, want := range map[string]string{
+		"tcp/443": "free: web + *.example.org + a.example.com +; web: free . *.example.org + a.example.com +",
+		"tcp/80":  "free: web + *.example.org + a.example.com +; web: free . *.example.org + a.example.com .",
+	} {
+		s, err := flow.ParseService(service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(c.View(), Options{Service: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []string
+		for i, from := range m.From {
+			row := strings.TrimPrefix(from.Name, "shop/") + ":"
+			for j, to := range m.To {
+				if from.Name != to.Name {
+					row += " " + strings.TrimPrefix(to.Name, "shop/") + " " + sign(m.cell(i, j))
+				}
+			}
+			rows = append(rows, row)
+		}
+		if got := strings.Join(rows, "; "); got != want {
+			t.Errorf("%s: %s\nwant %s", service, got, want)
+		}
+	}
+	m, err := New(c.View(), Options{Service: flow.Service{Protocol: 6, Port: 443}, Addresses: []string{"203.0.113.7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"+", "?"} { // of a name that web may reach, perhaps
+		if got := sign(m.cell(i, 2)); m.To[2].Name != "203.0.113.7" || got != want {
+			t.Errorf("%s > %s: %s, want %s", m.From[i].Name, m.To[2].Name, got, want)
+		}
 	}
 }

@@ -46,7 +46,7 @@ type PageOptions struct {
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false
-	p, m, err := newRows(v, o.Options)
+	p, m, err := newRows(o.Options, v)
 	if err != nil {
 		return nil, err
 	}

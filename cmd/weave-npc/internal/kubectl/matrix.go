@@ -46,8 +46,8 @@ func showMatrixCommand() *cobra.Command {
 		Use:   "matrix [--port tcp/80]",
 		Short: "Show which pods reach which",
 		Long: "Show which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are\n" +
-			"one row. As html it is one page without external resources: every port, filters, and the reason for a\n" +
-			"cell when it is selected.",
+			"one row; domain names of policies are columns of the table. As html it is one page without external\n" +
+			"resources: every port, filters, and the reason for a cell when it is selected.",
 		Example: "  weave-npc show matrix -f manifests --port tcp/80\n" +
 			"  weave-npc show matrix -f manifests -o html > matrix.html",
 		Args: cobra.NoArgs,

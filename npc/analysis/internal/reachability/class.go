@@ -52,8 +52,10 @@ func (p *Partition) Classes() (out []Class) {
 // Omitted returns the pods that are in no class, because they own none of their addresses.
 func (p *Partition) Omitted() []string { return p.omitted }
 
-// Relation evaluates the policies of the first view for a service.
-func (p *Partition) Relation(s flow.Service) *Relation { return p.evaluate(p.views[0]).relation(s) }
+// Relation evaluates the policies of a view for a service.
+func (p *Partition) Relation(s flow.Service, of int) *Relation {
+	return p.evaluate(p.views[of]).relation(s)
+}
 
 // podClass is pods that no policy distinguishes, or an address.
 type podClass struct {
