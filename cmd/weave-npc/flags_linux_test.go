@@ -39,6 +39,27 @@ func TestFlagsPage(t *testing.T) {
 	golden.Compare(t, page, b.String())
 }
 
+// TestHelpSaysTheExitStatus of every command.
+func TestHelpSaysTheExitStatus(t *testing.T) {
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		var out strings.Builder
+		root := rootcmd.Command()
+		root.SetOut(&out)
+		root.SetArgs(append(strings.Fields(c.CommandPath())[1:], "--help"))
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.ToLower(out.String()), "exit status") {
+			t.Errorf("%s --help has no exit status", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(rootcmd.Command())
+}
+
 const tableHead = "| flag | variable | default | |\n|---|---|---|---|\n"
 
 // sharedTable has flags that several commands share.

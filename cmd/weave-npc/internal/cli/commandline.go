@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 )
@@ -18,6 +21,13 @@ func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return errors.Errorf("%s; see %s --help", flagMistake(cmd, err), cmd.CommandPath())
+	})
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		help(cmd, args)
+		if !strings.Contains(cmd.Long, "exit status") { // some have one of their own
+			fmt.Fprintf(cmd.OutOrStdout(), "\nExit status: %s\n", ExitStatus(cmd))
+		}
 	})
 	answerMistakes(root)
 	if err := completeFlags(root); err != nil {

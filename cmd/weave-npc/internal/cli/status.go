@@ -49,7 +49,7 @@ func isAnswer(cmd *cobra.Command) bool {
 	return false
 }
 
-// ExitStatus returns what a manual says about the exit status of a command, a sentence.
+// ExitStatus returns what help and manuals say about the exit status of a command, a sentence.
 func ExitStatus(cmd *cobra.Command) string {
 	if Status(cmd, errors.New("")) == statusUnknown {
 		return "0 after an answer, 1 if the answer is no or something differs, 2 after an error."
