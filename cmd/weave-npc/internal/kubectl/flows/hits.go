@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
@@ -50,16 +49,14 @@ func (p *printer) printHits(h *flowlog.Hits) error {
 	if p.output == outputJSON {
 		return flowlog.WriteHits(p.out, *h)
 	}
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "LAST\tHITS\tVERDICT\tRULE")
+	rows := make([][]string, 0, len(h.Rules))
 	for _, r := range h.Rules {
-		fmt.Fprintln(t, strings.Join([]string{r.Last.Local().Format(time.DateTime), strconv.FormatUint(r.Count, 10),
-			string(r.Verdict), r.String()}, "\t"))
+		rows = append(rows, []string{r.Last.Local().Format(time.DateTime), strconv.FormatUint(r.Count, 10),
+			string(r.Verdict), r.String()})
 	}
-	if err := t.Flush(); err != nil {
-		return errors.Wrap(err, "writing")
+	if err := output.Table(p.out, "", "LAST HITS VERDICT RULE", rows); err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(p.out, "%s\nHits are counted %s.\n", b.String(), h.Span())
+	_, err := fmt.Fprintf(p.out, "\nHits are counted %s.\n", h.Span())
 	return errors.Wrap(err, "writing")
 }

@@ -3,40 +3,30 @@ package flows
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/pkg/errors"
-
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
 const (
-	head = "LAST\tVERDICT\tFROM\tTO\tPORT\tCOUNT\tREPLIED\tBY"
+	head = "LAST VERDICT FROM TO PORT COUNT REPLIED BY"
 	// stagedHead is one more column if there are staged policies that would decide otherwise.
-	stagedHead = "\tSTAGED"
+	stagedHead = " STAGED"
 )
 
 // table prints records below a head, aligned.
 func table(out io.Writer, records []flowlog.Record) error {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if slices.ContainsFunc(records, func(r flowlog.Record) bool { return len(r.Staged) > 0 }) {
-		fmt.Fprintln(t, head+stagedHead)
-	} else {
-		fmt.Fprintln(t, head)
-	}
+	columns, rows := head, make([][]string, 0, len(records))
 	for i := range records {
-		fmt.Fprintln(t, strings.Join(cells(&records[i]), "\t"))
+		rows = append(rows, cells(&records[i]))
+		if len(records[i].Staged) > 0 {
+			columns = head + stagedHead
+		}
 	}
-	if err := t.Flush(); err != nil {
-		return errors.Wrap(err, "writing")
-	}
-	_, err := io.WriteString(out, b.String())
-	return errors.Wrap(err, "writing")
+	return output.Table(out, "", columns, rows)
 }
 
 // cells returns the texts of a line.

@@ -20,23 +20,31 @@ func JSON(out io.Writer, value any) error {
 	return errors.Wrap(err, "writing JSON")
 }
 
-// table writes rows of cells below a head, aligned. On a terminal they are no wider than that.
-func table(out io.Writer, head string, rows [][]string) error {
+// Table writes rows of cells below a head, aligned and indented. On a terminal they are no wider than that, if that is
+// possible.
+func Table(out io.Writer, indent, head string, rows [][]string) error {
+	width := widthOf(out)
+	if width > 0 {
+		width = max(width-len(indent), 1)
+	}
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, gap, ' ', 0)
-	for _, r := range fit(append([][]string{strings.Fields(head)}, rows...), widthOf(out)) {
+	for _, r := range fit(append([][]string{strings.Fields(head)}, rows...), width) {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return errors.Wrap(err, "writing")
 	}
 	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+		if _, err := fmt.Fprintln(out, indent+strings.TrimRight(line, " \n")); err != nil {
 			return errors.Wrap(err, "writing")
 		}
 	}
 	return nil
 }
+
+// table is Table without an indentation.
+func table(out io.Writer, head string, rows [][]string) error { return Table(out, "", head, rows) }
 
 // orDash returns the text of a cell for some words, a dash if there are none.
 func orDash(words []string) string {

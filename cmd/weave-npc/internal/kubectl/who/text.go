@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/pkg/errors"
 
@@ -17,33 +16,26 @@ import (
 
 // writeText writes each answer as a table: who, on which ports, by what.
 func writeText(out io.Writer, answers []answer, all bool) error {
-	var b strings.Builder
 	for i, a := range answers {
+		above := ""
 		if i > 0 {
-			b.WriteString("\n")
+			above = "\n"
 		}
-		b.WriteString(a.title() + "\n")
+		if _, err := fmt.Fprintln(out, above+a.title()); err != nil {
+			return errors.Wrap(err, "writing")
+		}
 		if lines := a.lines(all); len(lines) > 0 {
-			writeTable(&b, lines)
+			if err := output.Table(out, "  ", "WHO PORTS VERDICT BECAUSE", lines); err != nil {
+				return err
+			}
 		}
 		for _, line := range a.notes(all) {
-			b.WriteString(line + "\n")
+			if _, err := fmt.Fprintln(out, line); err != nil {
+				return errors.Wrap(err, "writing")
+			}
 		}
 	}
-	_, err := io.WriteString(out, b.String())
-	return errors.Wrap(err, "writing")
-}
-
-func writeTable(b *strings.Builder, lines [][]string) {
-	var table strings.Builder
-	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	for _, cells := range append([][]string{{"WHO", "PORTS", "VERDICT", "BECAUSE"}}, lines...) {
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	_ = t.Flush() // a strings.Builder takes everything
-	for line := range strings.Lines(table.String()) {
-		b.WriteString("  " + strings.TrimRight(line, " \n") + "\n")
-	}
+	return nil
 }
 
 // title describes what the answer is about.
