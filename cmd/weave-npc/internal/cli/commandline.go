@@ -26,7 +26,7 @@ func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		help(cmd, args)
 		if !strings.Contains(cmd.Long, "exit status") { // some have one of their own
-			fmt.Fprintf(cmd.OutOrStdout(), "\nExit status: %s\n", ExitStatus(cmd))
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nExit status: %s\n", ExitStatus(cmd))
 		}
 	})
 	answerMistakes(root)
