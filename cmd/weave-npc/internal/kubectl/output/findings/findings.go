@@ -82,7 +82,7 @@ type RuleInfo struct {
 	Level Level  // of its findings, unless they are of another
 	// Short is what is wrong, in one line. Help is why, and what to do about it.
 	Short, Help string
-	// Doc is the page and heading of the documentation, such as "docs/check.md#lint"; it may be empty.
+	// Doc is the page and heading of the documentation, such as "docs/lint.md#selects-nothing"; it may be empty.
 	Doc string
 }
 
