@@ -38,7 +38,7 @@ test: ## run all tests: unit tests, and tests with the real kernel, a browser an
 
 # RACE names the packages whose goroutines share memory. Random histories have one goroutine.
 RACE_SKIP = Random|BetweenTheSteps
-RACE = ./npc/enforce/controller ./npc/enforce/syncer ./npc/enforce/binding ./npc/enforce/alive ./npc/enforce/established ./npc/observe/... ./npc/source/relayclient
+RACE = ./npc/enforce/controller ./npc/enforce/syncer ./npc/enforce/binding ./npc/enforce/alive ./npc/enforce/domainnames ./npc/enforce/established ./npc/observe/... ./npc/source/relayclient
 
 race: ## run the tests of what is concurrent with the race detector (RACE=./... for all packages), and those of the relay
 	test/setup
