@@ -84,14 +84,18 @@ func New(v *cluster.View, o Options) (*Matrix, error) {
 	return m, nil
 }
 
-// learned returns two views with addresses for domain names: in the first, some other addresses have none of the names,
-// and in the second all.
+// learned returns views with addresses for domain names. If there are other addresses, there are two: in the first, these
+// have none of the names, and in the second all.
 func learned(v *cluster.View, addrs []netip.Addr, domains map[netip.Addr][]string) []*cluster.View {
+	views := []*cluster.View{cluster.WithLearned(v, domains)}
+	if len(addrs) == 0 {
+		return views
+	}
 	all := maps.Clone(domains)
 	for _, a := range addrs {
 		all[a] = slices.Concat(slices.Collect(maps.Values(domains))...)
 	}
-	return []*cluster.View{cluster.WithLearned(v, domains), cluster.WithLearned(v, all)}
+	return append(views, cluster.WithLearned(v, all))
 }
 
 // newRows returns the rows and columns of a matrix, and the partition that they are of.
@@ -193,7 +197,7 @@ func (m *Matrix) WriteText(out io.Writer) error {
 	b := textWriter{bufio.NewWriter(out)}
 	b.printf("%s, from the rows to the columns: ", m.relations[0].Service)
 	b.put("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
-	if m.relations[0].Unreadable.Any() || len(m.relations) > 1 {
+	if m.relations[0].Unreadable.Any() || m.relations[0].Learned != nil {
 		b.put("? unknown: what decides cannot be read, or a domain name does\n")
 	}
 	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {

@@ -181,6 +181,9 @@ func (n *Names) remember(facts []fact) {
 // those that were learned for the pod's lists, also if they do not count any more, and others that it looked up in the
 // last hour. They are such as a host has, and what pods may look up is up to them.
 func (n *Names) NamesAt(pod, a netip.Addr) []string {
+	if !n.hasLists(pod) {
+		return nil
+	}
 	if l := n.learner.Load(); l != nil {
 		_ = l.overhear(time.Now()) // it is reported from time to time
 	}
@@ -206,6 +209,13 @@ func (n *Names) NamesAt(pod, a netip.Addr) []string {
 		}
 	}
 	return out
+}
+
+// hasLists reports whether a pod has lists. Nothing is recorded of others.
+func (n *Names) hasLists(pod netip.Addr) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.pods[pod]) > 0
 }
 
 // lookedUp records what a pod with lists looked up.
