@@ -7,10 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// serverPort is the port of the servers, each in a network namespace of its own.
-	serverPort = 8080
-)
+// serverPort is the port of the servers, each in a network namespace of its own.
+const serverPort = 8080
 
 // The amounts that are sent over a bridge before it is the turn of another.
 const (

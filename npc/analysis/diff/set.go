@@ -67,20 +67,18 @@ func (n *names) set(p, other part) (out Set) {
 	out.Nodes = slices.Compact(out.Nodes)
 	slices.Sort(out.DomainNames)
 	texts := append(n.workloadTexts(out.Workloads), nodeTexts(out.Nodes)...)
-	if more := len(out.DomainNames) - maxNamed; more > 1 {
-		texts = append(texts, out.DomainNames[:maxNamed]...)
-		texts = append(texts, fmt.Sprintf("%d more domain names", more))
-	} else {
-		texts = append(texts, out.DomainNames...)
-	}
-	if more := len(out.Addresses) - maxNamed; more > 1 {
-		texts = append(texts, out.Addresses[:maxNamed]...)
-		texts = append(texts, fmt.Sprintf("%d more ranges", more))
-	} else {
-		texts = append(texts, out.Addresses...)
-	}
+	texts = append(texts, someTexts(out.DomainNames, "domain names")...)
+	texts = append(texts, someTexts(out.Addresses, "ranges")...)
 	out.Text = spelling.List(texts)
 	return out
+}
+
+// someTexts returns texts of a kind, and how many more there are if they are too many.
+func someTexts(all []string, kind string) []string {
+	if more := len(all) - maxNamed; more > 1 {
+		return append(slices.Clone(all[:maxNamed]), fmt.Sprintf("%d more %s", more, kind))
+	}
+	return all
 }
 
 // member returns some pods of a workload.

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
 // A bridge floods broadcast to every pod, isolated or not, and its destination does not identify a pod. All broadcast
@@ -42,7 +43,7 @@ func frameToAllRules(f npc.Family, target string) (rules []iptables.Rule) {
 // precede the rules that match the packet's address.
 func droppedFramesToAll(f npc.Family, set string, uplinks []string, target string) (rules []iptables.Rule) {
 	for _, match := range toMany(f) {
-		rules = append(rules, iptables.Rule{Match: match + " -m set --match-set " + set + " dst" + notByUplinks(uplinks),
+		rules = append(rules, iptables.Rule{Match: match + " " + naming.Match(set, "dst") + notByUplinks(uplinks),
 			Target:  target,
 			Comment: "a frame to all while a local pod is isolated"})
 	}
@@ -52,7 +53,7 @@ func droppedFramesToAll(f npc.Family, set string, uplinks []string, target strin
 // droppedBroadcast matches packets in any frame to an IPv4 broadcast address that is in a set, except from uplinks. No
 // local pod has such an address, so the rule follows all rules for pods.
 func droppedBroadcast(set string, uplinks []string, target string) iptables.Rule {
-	return iptables.Rule{Match: "-m set --match-set " + set + " dst -m addrtype --dst-type BROADCAST" +
+	return iptables.Rule{Match: naming.Match(set, "dst") + " -m addrtype --dst-type BROADCAST" +
 		notByUplinks(uplinks), Target: target,
 		Comment: "broadcast while a local pod is isolated"}
 }

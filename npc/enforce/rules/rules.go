@@ -16,6 +16,7 @@ package rules
 import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
 // DHCP is allowed only where a client without an address needs it: it asks all servers by broadcast or multicast, and
@@ -73,7 +74,7 @@ func fromUplinks(ports []string, target string) []iptables.Rule {
 
 // routedTo matches packets that are routed to members of a set.
 func routedTo(set, target string) iptables.Rule {
-	return iptables.Rule{Match: "-m physdev ! --physdev-is-bridged -m set --match-set " + set + " dst", Target: target,
+	return iptables.Rule{Match: "-m physdev ! --physdev-is-bridged " + naming.Match(set, "dst"), Target: target,
 		Comment: "routed to what is behind an uplink of the bridge"}
 }
 

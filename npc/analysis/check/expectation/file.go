@@ -337,8 +337,9 @@ func (p *parser) term(n *yaml.Node) (t Term) {
 	})
 	switch {
 	case domain != "" && cidr == "" && selectors == 0 && except == nil:
-		if t.Text = domain; t.parseDomain(domain) != nil {
-			p.refuse(n, t.parseDomain(domain).Error())
+		t.Text = domain
+		if err := t.parseDomain(domain); err != nil {
+			p.refuse(n, err.Error())
 		}
 	case domain != "", (cidr != "") == (selectors > 0), cidr == "" && except != nil:
 		p.refuse(n, "must have either cidr or domainName, or some of namespace, namespaceSelector and podSelector")

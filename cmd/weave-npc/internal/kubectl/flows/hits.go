@@ -54,7 +54,7 @@ func (p *printer) printHits(h *flowlog.Hits) error {
 		rows = append(rows, []string{r.Last.Local().Format(time.DateTime), strconv.FormatUint(r.Count, 10),
 			string(r.Verdict), r.String()})
 	}
-	if err := output.Table(p.out, "", "LAST HITS VERDICT RULE", rows); err != nil {
+	if err := output.Table(p.out, "LAST HITS VERDICT RULE", rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(p.out, "\nHits are counted %s.\n", h.Span())

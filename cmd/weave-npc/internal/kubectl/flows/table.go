@@ -26,7 +26,7 @@ func table(out io.Writer, records []flowlog.Record) error {
 			columns = head + stagedHead
 		}
 	}
-	return output.Table(out, "", columns, rows)
+	return output.Table(out, columns, rows)
 }
 
 // cells returns the texts of a line.

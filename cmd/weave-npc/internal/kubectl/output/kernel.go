@@ -31,7 +31,7 @@ func Sets(out io.Writer, format string, sets []kernelview.SetRow) error {
 		}
 		rows = append(rows, row)
 	}
-	return table(out, "SET TYPE HOLDS USED-BY MEMBERS", rows)
+	return Table(out, "SET TYPE HOLDS USED-BY MEMBERS", rows)
 }
 
 // Names writes addresses of domain names as a table or as JSON.
@@ -44,7 +44,7 @@ func Names(out io.Writer, format string, names []kernelview.NameRow) error {
 		counts := (time.Duration(n.Seconds) * time.Second).String()
 		rows = append(rows, []string{n.Name, n.Addr.String(), counts, orDash(n.Policies), n.Set})
 	}
-	return table(out, "NAME ADDRESS FOR USED-BY SET", rows)
+	return Table(out, "NAME ADDRESS FOR USED-BY SET", rows)
 }
 
 // member returns the text of a member in the table.
@@ -87,7 +87,7 @@ func Rules(out io.Writer, format string, rules []kernelview.RuleRow, hits *flowl
 		row := []string{fmt.Sprintf("  %d", r.Number), r.Target, r.For}
 		rows = append(rows, append(append(row, known.ofRule(r)...), match))
 	}
-	if err := table(out, "RULE TARGET FOR "+known.head()+"MATCHES", rows); err != nil {
+	if err := Table(out, "RULE TARGET FOR "+known.head()+"MATCHES", rows); err != nil {
 		return err
 	}
 	return known.writeSpan(out)

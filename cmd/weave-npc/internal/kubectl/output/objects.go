@@ -40,7 +40,7 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 		}
 		rows = append(rows, append(row, p.Note))
 	}
-	return table(out, head, rows)
+	return Table(out, head, rows)
 }
 
 // Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network
@@ -106,7 +106,7 @@ func networkPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) e
 	for _, p := range policies {
 		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, known.lines(p, allows(p)))...)
 	}
-	return table(out, "POLICY TYPES ISOLATES "+known.head()+"ALLOWS", rows)
+	return Table(out, "POLICY TYPES ISOLATES "+known.head()+"ALLOWS", rows)
 }
 
 // clusterPolicies writes a table of cluster network policies.
@@ -123,7 +123,7 @@ func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) e
 		cells := []string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}
 		rows = append(rows, withLines(cells, known.lines(p, lines))...)
 	}
-	return table(out, "POLICY PRIORITY SELECTS "+known.head()+"DECIDES", rows)
+	return Table(out, "POLICY PRIORITY SELECTS "+known.head()+"DECIDES", rows)
 }
 
 // withLines returns a row whose last cells have several lines.

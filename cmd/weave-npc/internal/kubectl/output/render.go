@@ -20,9 +20,13 @@ func JSON(out io.Writer, value any) error {
 	return errors.Wrap(err, "writing JSON")
 }
 
-// Table writes rows of cells below a head, aligned and indented. On a terminal they are no wider than that, if that is
-// possible.
-func Table(out io.Writer, indent, head string, rows [][]string) error {
+// Table writes rows of cells below a head, aligned. On a terminal they are no wider than that, if that is possible.
+func Table(out io.Writer, head string, rows [][]string) error {
+	return IndentedTable(out, "", head, rows)
+}
+
+// IndentedTable is Table with something before each line.
+func IndentedTable(out io.Writer, indent, head string, rows [][]string) error {
 	width := widthOf(out)
 	if width > 0 {
 		width = max(width-len(indent), 1)
@@ -42,9 +46,6 @@ func Table(out io.Writer, indent, head string, rows [][]string) error {
 	}
 	return nil
 }
-
-// table is Table without an indentation.
-func table(out io.Writer, head string, rows [][]string) error { return Table(out, "", head, rows) }
 
 // orDash returns the text of a cell for some words, a dash if there are none.
 func orDash(words []string) string {

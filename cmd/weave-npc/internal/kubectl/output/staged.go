@@ -21,7 +21,7 @@ func stagedPolicies(out io.Writer, rows []input.Row) error {
 		if _, err := fmt.Fprintf(out, "\nStaged in group %s, not enforced:\n", group); err != nil {
 			return errors.Wrap(err, "writing")
 		}
-		if err := table(out, "POLICY CHANGE TYPES-OR-TIER SELECTS DECIDES", cells); err != nil {
+		if err := Table(out, "POLICY CHANGE TYPES-OR-TIER SELECTS DECIDES", cells); err != nil {
 			return err
 		}
 		rows = rows[n:]

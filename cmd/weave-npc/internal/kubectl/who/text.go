@@ -25,7 +25,7 @@ func writeText(out io.Writer, answers []answer, all bool) error {
 			return errors.Wrap(err, "writing")
 		}
 		if lines := a.lines(all); len(lines) > 0 {
-			if err := output.Table(out, "  ", "WHO PORTS VERDICT BECAUSE", lines); err != nil {
+			if err := output.IndentedTable(out, "  ", "WHO PORTS VERDICT BECAUSE", lines); err != nil {
 				return err
 			}
 		}
