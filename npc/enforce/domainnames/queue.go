@@ -68,7 +68,7 @@ type queue struct {
 	bound  bool
 	// why the queue is not bound; nil while the kernel has not answered.
 	refused error
-	// counts is what the kernel counts of its queues; nil if it shows none.
+	// counts is what the kernel counts of its queues; nil if it shows none, and for a group.
 	counts *os.File
 	port   uint32 // the socket's number there
 	// lost counts the reports that the socket's buffer overflowed, each by one packet or more.
@@ -111,8 +111,9 @@ func (q *queue) setUp(fd int) (err error) {
 	if err := q.bind(); err != nil {
 		return err
 	}
-	// The first message loads the module that has the file.
-	q.counts, _ = os.Open("/proc/thread-self/net/netfilter/nfnetlink_queue")
+	if !q.copies { // the first message loads the module that has the file
+		q.counts, _ = os.Open("/proc/thread-self/net/netfilter/nfnetlink_queue")
+	}
 	return nil
 }
 
