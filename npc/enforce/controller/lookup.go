@@ -214,7 +214,7 @@ func (l Lookup) Uses() map[string]SetUse {
 }
 
 // names returns the names of policies, sorted.
-func names(policies map[*dataplane.Owner]struct{}) []string {
+func names(policies map[*dataplane.Owner]int) []string {
 	all := map[string]struct{}{}
 	for o := range policies {
 		all[o.String()] = struct{}{}

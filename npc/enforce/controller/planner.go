@@ -134,7 +134,7 @@ func (p Planner) Resume() bool {
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes.inFlight = false; p.followKernel() || c.state.unfinished() || c.changes.any() {
+	if c.changes.inFlight = false; p.followKernel() || c.state.isolation.Prune() || c.state.unfinished() || c.changes.any() {
 		return true
 	}
 	if events := c.changes.next(); len(events) > 0 {

@@ -56,7 +56,7 @@ type tester interface {
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
 	h.Learn([]string{"*.example.com", "example.com", "www.example.com"}, h.names)
-	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
+	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1, MaxRules: 1}) // a node at every chance, and as many shards in every namespace as there can be
 	return h
 }
 
@@ -73,11 +73,17 @@ func (h *generator) maybeEdit() {
 	}
 }
 
-// maybeDivide has namespaces divided as much as they can be, or as little as those of real clusters.
+// maybeDivide has namespaces divided as much as they can be, or as little as those of real clusters, and as many rules
+// united.
 func (h *generator) maybeDivide() {
+	s := h.sharding
 	if h.chance(50, "namespaces are whole") {
-		h.shard(networkpolicy.DefaultSharding())
+		s = networkpolicy.DefaultSharding()
 	}
+	if s.MaxRules = networkpolicy.DefaultSharding().MaxRules; h.chance(50, "rules are united") {
+		s.MaxRules = 1
+	}
+	h.shard(s)
 }
 
 // shard divides namespaces.

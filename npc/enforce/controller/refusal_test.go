@@ -16,11 +16,11 @@ func TestManyRefusals(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := atWork(t, &now)
 	for i := range 5 {
-		var peers []string
+		var of []string
 		for j := range 790 {
-			peers = append(peers, fmt.Sprintf("{podSelector: {matchLabels: {n: n%d-%d}}}", i, j))
+			of = append(of, fmt.Sprintf("{from: [{podSelector: {matchLabels: {n: n%d-%d}}}], ports: [{port: %d}]}", i, j, 1+2*j+i))
 		}
-		spec := "{podSelector: {}, ingress: [{from: [" + strings.Join(peers, ", ") + "]}]}"
+		spec := "{podSelector: {}, ingress: [" + strings.Join(of, ", ") + "]}"
 		m.SetPolicy(fixture.Policy(t, fmt.Sprintf("a/many-%d", i), spec))
 		m.carryOut(false)
 		m.Planner().Resume()

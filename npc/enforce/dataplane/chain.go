@@ -53,6 +53,9 @@ type Chain struct {
 // Name returns the chain's name.
 func (c *Chain) Name() string { return c.name }
 
+// Reconciled reports whether the kernel has the chain as it is desired, and no other rules.
+func (c *Chain) Reconciled() bool { return c.kernel.Exists && c.chains.marked[c] == 0 }
+
 // Drop makes the chain no longer desired.
 func (c *Chain) Drop() {
 	c.wanted = false

@@ -76,7 +76,8 @@ func (t *Table) Plan(o Options) Transaction {
 		return tx
 	}
 	tx.Mismatched = o.Mismatched
-	p := &planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed, tx: &tx}
+	p := &planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed, tx: &tx,
+		urgent: map[netip.Addr]struct{}{}}
 	if len(o.Recorded) > 0 && t.Local.mismatch() == "" {
 		tx.DeleteStale = []ipset.Op{{Kind: ipset.Add, Set: t.Local.Set, Elements: o.Recorded}}
 	}
@@ -148,14 +149,6 @@ func (p *planner) collectSets() {
 
 // collects reports whether what has no use is removed: not while pods may still be led there.
 func (p *planner) collects() bool { return p.CollectGarbage && p.moves.None() && !p.leading }
-
-// hurry has the connections of an address deleted now.
-func (p *planner) hurry(a netip.Addr) {
-	if p.urgent == nil {
-		p.urgent = map[netip.Addr]struct{}{}
-	}
-	p.urgent[a] = struct{}{}
-}
 
 // replaceMismatched destroys sets that have the names of desired ones, cannot be these and are not in use.
 func (p *planner) replaceMismatched(marked []*Set) {
@@ -238,7 +231,7 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 		case s.order.Role.Effect() != policy.Accept && p.sets.flows.Has(e.Prefix.Addr()):
 			// To deny no more, or to meet later rules of the Admin tier, may open what neither pod's rules allow.
 			m.kept = true
-			p.hurry(e.Prefix.Addr())
+			p.urgent[e.Prefix.Addr()] = struct{}{}
 		case p.sets.flows.Has(e.Prefix.Addr()) && s != p.sets.local:
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
 			m.Stale = append(m.Stale, e)
@@ -272,7 +265,7 @@ func (p *planner) keepsBack(s *Set, e ipset.Entry, st members.State) bool {
 	if !st.Wanted || st.Exists || s.order.Role.Action == policy.Deny {
 		return false
 	}
-	p.hurry(a)
+	p.urgent[a] = struct{}{}
 	return true
 }
 

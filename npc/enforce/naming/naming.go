@@ -225,6 +225,9 @@ func RepliesChain(d npc.Direction) string {
 // Match returns the iptables match for packets with an address in a set. dir is src or dst, as in --match-set.
 func Match(set, dir string) string { return "-m set --match-set " + set + " " + dir }
 
+// Join returns the match for packets that two matches, which may be empty, both match.
+func Join(a, b string) string { return strings.TrimSpace(a + " " + b) }
+
 // NoMatch returns the iptables match for all other packets.
 func NoMatch(set, dir string) string { return "-m set ! --match-set " + set + " " + dir }
 

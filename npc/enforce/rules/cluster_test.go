@@ -256,8 +256,8 @@ func TestSetsOfNetworkPoliciesKeepTheirNames(t *testing.T) {
 			t.Fatal(p.Invalid)
 		}
 		for _, lists := range []bool{true, false} {
-			sets := Render(&p, "shop", "shop/p", func(labels.Selector) bool { return lists }).Sets
-			for _, s := range sets[:min(8, len(sets))] {
+			sets := withPeers(Render(&p, "shop", "shop/p", func(labels.Selector) bool { return lists }))
+			for _, s := range sets[:min(9, len(sets))] {
 				fmt.Fprintf(&out, "%s %s %s\n", s.Name(npc.IPv4), s.Name(npc.IPv6), s)
 			}
 		}

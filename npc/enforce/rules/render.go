@@ -2,7 +2,6 @@ package rules
 
 import (
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -27,10 +26,22 @@ type RenderedRule struct {
 	Match  string
 	// Number is the number of the rule in the policy that it is for, from 1.
 	Number int
-	// Peer is the set that a rule of a cluster network policy asks for in addition to Ports, which is the rest of
-	// Match. It is nil if the rule asks for more, or for what cannot be in a list.
-	Peer  *Set
-	Ports string
+	// Peer is the set that the rule asks for in addition to Rest, which is the rest of Match. It is nil if there is no
+	// such set, or it cannot be one of several that a rule asks for together. That of a NetworkPolicy is of a selector,
+	// and is not among the Sets of the policy.
+	Peer *Set
+	Rest string
+}
+
+// Equal reports whether another rule is the same.
+func (r RenderedRule) Equal(s RenderedRule) bool {
+	return r.Family == s.Family && r.Match == s.Match && r.Number == s.Number && r.Rest == s.Rest &&
+		(r.Peer == nil) == (s.Peer == nil)
+}
+
+// With returns the match of the rule with another set in the place of Peer.
+func (r RenderedRule) With(peers Set, d npc.Direction) string {
+	return naming.Join(r.Rest, naming.Match(peers.Name(r.Family), d.Peer()))
 }
 
 // Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing.
@@ -83,7 +94,7 @@ func (r *renderer) add(d npc.Direction, number int, rule policy.MergedRule) {
 	peers := r.peers(rule)
 	for _, f := range npc.Families {
 		for _, m := range r.matches(d, f, rule, peers) {
-			m.Family, m.Number = f, number
+			m.Number = number
 			r.out.Rules[d] = append(r.out.Rules[d], m)
 		}
 	}
@@ -200,9 +211,14 @@ func (r *renderer) matches(d npc.Direction, f npc.Family, rule policy.MergedRule
 			continue
 		}
 		for _, port := range ports {
-			m := RenderedRule{Match: r.match(d, f, p, port)}
-			if r.target == nil && port.Name == "" {
-				m.Peer, m.Ports = r.alone(p), protocolAndPorts(port)
+			m := RenderedRule{Family: f, Rest: r.rest(d, f, port)}
+			if d == npc.Ingress || port.Name == "" {
+				m.Peer = r.alone(p)
+			}
+			if m.Peer != nil {
+				m.Match = m.With(*m.Peer, d)
+			} else {
+				m.Match = naming.Join(m.Rest, r.ofPeer(d, f, p, port))
 			}
 			out = append(out, m)
 		}
@@ -218,9 +234,16 @@ func protocolAndPorts(port policy.MergedPorts) string {
 	return port.Match()
 }
 
-// alone returns the set of a peer that stands for all that the peer is, and that a list can have; nil if there is none.
+// alone returns the set of a peer that stands for all that the peer is, and that can be one of several that a rule asks
+// for together; nil if there is none. For a NetworkPolicy these are the sets of pods, except those of whole namespaces,
+// which may have so many members that they are not to be written again with each policy.
 func (r *renderer) alone(p peer) *Set {
 	switch {
+	case r.target != nil && (p.any || p.block != nil || p.union != nil),
+		r.target != nil && p.pods.Pods == nil && p.pods.Scope != NamespaceScope:
+		return nil
+	case r.target != nil:
+		return new(NewSet(p.pods))
 	case p.any:
 		return nil
 	case p.block != nil:
@@ -234,49 +257,49 @@ func (r *renderer) alone(p peer) *Set {
 	return p.union
 }
 
-// match returns one of them. Protocol and ports come first, because they cost least, and a list of namespaces last,
-// because it costs most.
-func (r *renderer) match(d npc.Direction, f npc.Family, p peer, port policy.MergedPorts) string {
-	var parts []string
-	if first := protocolAndPorts(port); first != "" {
-		parts = append(parts, first)
-	}
-	in := func(s Set, dir string) { parts = append(parts, naming.Match(s.Name(f), dir)) }
+// rest returns the part of a match that asks for all but the peer. Protocol and ports come first, because they cost
+// least.
+func (r *renderer) rest(d npc.Direction, f npc.Family, port policy.MergedPorts) string {
 	target := SelectorSpec{Scope: ClusterScope}
 	if r.target != nil {
 		target = *r.target
 	}
-	var name NamedPort
-	if port.Name != "" {
-		name = NamedPort{port.Name, port.Protocol}
-	}
+	first := protocolAndPorts(port)
 	switch {
 	case port.Name != "" && d == npc.Ingress:
-		target.Port = name
-		in(r.use(target), "dst,dst")
+		target.Port = NamedPort{port.Name, port.Protocol}
+		return naming.Join(first, naming.Match(r.use(target).Name(f), "dst,dst"))
 	case target.Pods != nil:
-		in(r.use(target), d.Own())
+		return naming.Join(first, naming.Match(r.use(target).Name(f), d.Own()))
 	}
-	ofPeer := d == npc.Egress && port.Name != ""
+	return first
+}
+
+// ofPeer returns the part of a match that asks for the peer, and for its port if that has a name. A list of namespaces
+// comes last, because it costs most.
+func (r *renderer) ofPeer(d npc.Direction, f npc.Family, p peer, port policy.MergedPorts) string {
+	in := func(s Set, dir string) string { return naming.Match(s.Name(f), dir) }
+	named := d == npc.Egress && port.Name != ""
+	name := NamedPort{port.Name, port.Protocol}
 	if p.any || p.block != nil || p.union != nil {
-		if ofPeer {
-			in(r.use(SelectorSpec{Scope: ClusterScope, Port: name}), "dst,dst")
+		first := ""
+		if named {
+			first = in(r.use(SelectorSpec{Scope: ClusterScope, Port: name}), "dst,dst")
 		}
 		switch {
 		case p.union != nil:
-			in(*p.union, d.Peer())
+			return naming.Join(first, in(*p.union, d.Peer()))
 		case p.block != nil:
-			in(*p.block, d.Peer())
+			return naming.Join(first, in(*p.block, d.Peer()))
 		}
-		return strings.Join(parts, " ")
+		return first
 	}
 	spec, dir := p.pods, d.Peer()
-	if ofPeer {
+	if named {
 		if spec.Scope == ListScope {
 			spec.Scope = ClusterScope
 		}
 		spec.Port, dir = name, "dst,dst"
 	}
-	in(r.use(spec), dir)
-	return strings.Join(parts, " ")
+	return in(r.use(spec), dir)
 }

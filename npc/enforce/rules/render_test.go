@@ -29,6 +29,7 @@ func render(t *testing.T, spec string, lists func(labels.Selector) bool) string 
 // written returns rules, and the sets that they refer to as S1, S2 and so on, with what is wrong with their order. A rule
 // that both families have is one line.
 func written(r Rendered) string {
+	r.Sets = withPeers(r)
 	var out strings.Builder
 	for _, d := range npc.Directions {
 		var lines [len(npc.Families)][]string
@@ -64,6 +65,17 @@ func written(r Rendered) string {
 		fmt.Fprintf(&out, "S%d is %s%s\n", i+1, describe(r.Sets, s), user(r, s))
 	}
 	return out.String()
+}
+
+// withPeers returns the sets of a policy and those of the peers that its rules ask for alone.
+func withPeers(r Rendered) []Set {
+	out := slices.Clone(r.Sets)
+	for _, rule := range slices.Concat(r.Rules[:]...) {
+		if rule.Peer != nil && !slices.ContainsFunc(out, func(s Set) bool { return s.ID == rule.Peer.ID }) {
+			out = append(out, *rule.Peer)
+		}
+	}
+	return out
 }
 
 // numbers replaces the names of a family's sets by their numbers, in the order of their creation.

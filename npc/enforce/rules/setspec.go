@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -177,6 +179,41 @@ func (s BlockSpec) Family() npc.Family {
 		return npc.IPv6
 	}
 	return npc.IPv4
+}
+
+// PeersSpec describes the set of the pods that any of several selectors selects.
+type PeersSpec struct{ selectors []Set }
+
+// NewPeers returns the set of the pods that are in any of the sets of selectors, which are in the order of their IDs.
+func NewPeers(selectors []Set) Set { return NewSet(PeersSpec{selectors}) }
+
+func (s PeersSpec) key() []string {
+	key := []string{"peers"}
+	for _, of := range s.selectors {
+		key = append(key, of.ID)
+	}
+	return key
+}
+
+// Selectors yields the selectors.
+func (s PeersSpec) Selectors() iter.Seq[SelectorSpec] {
+	return func(yield func(SelectorSpec) bool) {
+		for _, of := range s.selectors {
+			if !yield(of.SetSpec.(SelectorSpec)) {
+				return
+			}
+		}
+	}
+}
+
+// String implements SetSpec.
+func (s PeersSpec) String() string {
+	texts := make([]string, 0, len(s.selectors))
+	for _, of := range s.selectors {
+		texts = append(texts, of.String())
+	}
+	slices.Sort(texts)
+	return naming.Few(texts)
 }
 
 // UnionSpec describes the list of the sets of peers that stand together in a rule.

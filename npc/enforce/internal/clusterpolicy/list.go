@@ -2,7 +2,6 @@ package clusterpolicy
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
@@ -96,7 +95,7 @@ func (l *list) rules(f npc.Family, entries []entry, base *rules.Base) map[string
 		if sets := l.subjects[e.subject]; sets != nil {
 			subject = naming.Match(sets[f].Key(), l.direction.Own())
 		}
-		match := joined(e.match, subject)
+		match := naming.Join(e.match, subject)
 		if _, decided := all[match]; !decided {
 			all[match] = l.rule(e, len(all), subject, base)
 		}
@@ -113,9 +112,6 @@ func (l *list) rule(e entry, order int, subject string, base *rules.Base) datapl
 	}
 	return r
 }
-
-// joined returns the match for packets that two matches, which may be empty, both match.
-func joined(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
 // prune drops the subjects of policies that a shared list does not have any more.
 func (l *list) prune() {

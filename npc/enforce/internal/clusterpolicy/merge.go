@@ -47,9 +47,9 @@ func entriesOf(policies []*enforced, t policy.Tier, d npc.Direction,
 				put(r.Family, r.Match, []policyRule{r})
 				continue
 			}
-			i := slices.IndexFunc(groups, func(g *group) bool { return g.ports == r.Ports })
+			i := slices.IndexFunc(groups, func(g *group) bool { return g.rest == r.Rest })
 			if i < 0 {
-				i, groups = len(groups), append(groups, &group{ports: r.Ports})
+				i, groups = len(groups), append(groups, &group{rest: r.Rest})
 			}
 			groups[i].rules[r.Family] = append(groups[i].rules[r.Family], r)
 		}
@@ -62,7 +62,7 @@ func entriesOf(policies []*enforced, t policy.Tier, d npc.Direction,
 			for f, of := range g.rules {
 				switch {
 				case ofSeveral(of):
-					put(npc.Family(f), joined(g.ports, naming.Match(union.Name(npc.Family(f)), d.Peer())), of)
+					put(npc.Family(f), of[0].With(union, d), of)
 				case len(of) > 0:
 					put(npc.Family(f), of[0].Match, of)
 				}
@@ -122,7 +122,7 @@ func (e entry) owners() map[*dataplane.Owner]int {
 
 // group is rules of one run that ask for the same protocol and ports, each for a set of peers.
 type group struct {
-	ports string
+	rest  string
 	rules [len(npc.Families)][]policyRule
 }
 

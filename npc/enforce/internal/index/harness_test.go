@@ -119,7 +119,14 @@ func (w *harness) use(key, spec string) (o *dataplane.Owner, end func()) {
 	}
 	o = &dataplane.Owner{}
 	o.Namespace, o.Name, _ = strings.Cut(key, "/")
-	sets := w.Sets.Provision(rules.Render(&p, o.Namespace, key, w.Sets.FitsList).Sets, o)
+	rendered := rules.Render(&p, o.Namespace, key, w.Sets.FitsList)
+	of := rendered.Sets
+	for _, r := range slices.Concat(rendered.Rules[:]...) {
+		if r.Peer != nil && r.Family == npc.IPv4 { // it is once for both
+			of = append(of, *r.Peer)
+		}
+	}
+	sets := w.Sets.Provision(of, o)
 	return o, func() { w.Sets.Deprovision(sets, o) }
 }
 

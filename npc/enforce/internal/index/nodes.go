@@ -32,7 +32,7 @@ type nodeSets struct {
 	rules.NodesSpec
 	id     string
 	sets   [len(npc.Families)]*dataplane.Set
-	owners map[*dataplane.Owner]struct{}
+	owners owners
 }
 
 func newNodes(tables [len(npc.Families)]*dataplane.Table) *nodes {
@@ -90,7 +90,7 @@ func (ns *nodes) use(set rules.Set, spec rules.NodesSpec) *nodeSets {
 	if known := ns.sets[set.ID]; known != nil {
 		return known
 	}
-	s := &nodeSets{NodesSpec: spec, id: set.ID, owners: map[*dataplane.Owner]struct{}{}}
+	s := &nodeSets{NodesSpec: spec, id: set.ID, owners: owners{}}
 	for f, t := range ns.tables {
 		s.sets[f] = t.Sets.Add(set.Name(t.Family), ipset.HashIP, spec.String())
 	}
@@ -101,9 +101,9 @@ func (ns *nodes) use(set rules.Set, spec rules.NodesSpec) *nodeSets {
 	return s
 }
 
-// release ends a policy's use of sets, and removes them after their last use.
-func (ns *nodes) release(s *nodeSets, user *dataplane.Owner) {
-	if delete(s.owners, user); len(s.owners) > 0 {
+// release ends a use of sets by policies, and removes them after their last use.
+func (ns *nodes) release(s *nodeSets, users []*dataplane.Owner) {
+	if s.owners.remove(users); len(s.owners) > 0 {
 		return
 	}
 	delete(ns.sets, s.id)

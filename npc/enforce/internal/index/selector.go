@@ -17,8 +17,12 @@ type selector struct {
 	rules.SelectorSpec
 	id   string
 	sets [len(npc.Families)]*dataplane.Set
-	// owners are the policies that use the selector; lists are the selectors that have it as a member.
-	owners map[*dataplane.Owner]struct{}
+	// union is what the selector is one of several of, whose sets it shares; nil if its sets are its own. parts are
+	// those several; nil if it is no union.
+	union *selector
+	parts []*selector
+	// owners are the policies that use the selector, and how often; lists are the selectors that have it as a member.
+	owners owners
 	lists  map[*selector]struct{}
 	// namespaces are those that Namespaces matches; nil if it is nil.
 	namespaces *namespaceSelector
@@ -39,6 +43,9 @@ func setType(s rules.SelectorSpec) ipset.Type {
 
 // matches reports whether the selector selects a pod, by its labels and those of its namespace.
 func (s *selector) matches(p *Pod) bool {
+	if s.parts != nil {
+		return slices.ContainsFunc(s.parts, func(part *selector) bool { return part.matches(p) })
+	}
 	if s.Scope == rules.TargetScope && !p.local {
 		return false
 	}
@@ -65,8 +72,16 @@ func (s *selector) entries(p *Pod, out []Membership) []Membership {
 	return out
 }
 
+// has reports whether a pod is in the selector's sets.
+func (s *selector) has(p *Pod) bool {
+	return slices.ContainsFunc(p.members, func(m Membership) bool { return m.Set == s.sets[m.Set.Family()] })
+}
+
 // add puts a pod that the selector matches into its sets.
 func (s *selector) add(p *Pod) {
+	if s.union != nil && s.has(p) {
+		return
+	}
 	before := len(p.members)
 	p.members = s.entries(p, p.members)
 	if len(p.members) == before {
@@ -80,6 +95,9 @@ func (s *selector) add(p *Pod) {
 
 // remove takes a pod out of the selector's sets.
 func (s *selector) remove(p *Pod) {
+	if s.union != nil && s.union.matches(p) {
+		return
+	}
 	p.members = slices.DeleteFunc(p.members, func(m Membership) bool {
 		if m.Set != s.sets[m.Set.Family()] {
 			return false
@@ -90,7 +108,7 @@ func (s *selector) remove(p *Pod) {
 }
 
 // users returns the policies that use the selector, by itself or by a list that it is a member of.
-func (s *selector) users() map[*dataplane.Owner]struct{} {
+func (s *selector) users() owners {
 	if len(s.lists) == 0 {
 		return s.owners
 	}

@@ -1,9 +1,9 @@
 package index
 
 import (
+	"iter"
 	"maps"
-
-	"k8s.io/apimachinery/pkg/labels"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -30,13 +30,15 @@ type Sets struct {
 	// namespaceSelectors are by their texts.
 	namespaceSelectors map[string]*namespaceSelector
 	nodes              *nodes
+	// joined are the unions that memberships found for a pod.
+	joined []*selector
 }
 
 // fixedSets are sets whose members follow from their specification alone, or which others fill.
 type fixedSets struct {
 	id     string
 	sets   [len(npc.Families)]*dataplane.Set // nil for a family that they are not of
-	owners map[*dataplane.Owner]struct{}
+	owners owners
 }
 
 func newSets(
@@ -47,18 +49,23 @@ func newSets(
 		namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
 }
 
-// Provision makes a policy a user of sets, and makes those that are not there. Members of a list come before it.
-func (x *Sets) Provision(sets []rules.Set, user *dataplane.Owner) (p Provisioned) {
+// Provision makes policies users of sets, and makes those that are not there. Members of a list come before it.
+func (x *Sets) Provision(sets []rules.Set, users ...*dataplane.Owner) (p Provisioned) {
 	for _, s := range sets {
 		switch spec := s.SetSpec.(type) {
 		case rules.SelectorSpec:
 			sel := x.selector(s, spec)
-			sel.owners[user] = struct{}{}
+			sel.owners.add(users)
+			p.selectors = append(p.selectors, sel)
+			continue
+		case rules.PeersSpec:
+			sel := x.union(s, spec)
+			sel.owners.add(users)
 			p.selectors = append(p.selectors, sel)
 			continue
 		case rules.NodesSpec:
 			of := x.nodes.use(s, spec)
-			of.owners[user] = struct{}{}
+			of.owners.add(users)
 			p.nodes = append(p.nodes, of)
 			continue
 		}
@@ -67,23 +74,23 @@ func (x *Sets) Provision(sets []rules.Set, user *dataplane.Owner) (p Provisioned
 			of = x.addFixed(s)
 			x.fixed[s.ID] = of
 		}
-		of.owners[user] = struct{}{}
+		of.owners.add(users)
 		p.fixed = append(p.fixed, of)
 	}
 	return p
 }
 
-// Deprovision ends a policy's use of sets, and removes those that are no longer in use.
-func (x *Sets) Deprovision(p Provisioned, user *dataplane.Owner) {
+// Deprovision ends a use of sets by policies, and removes those that are no longer in use.
+func (x *Sets) Deprovision(p Provisioned, users ...*dataplane.Owner) {
 	for _, s := range p.selectors {
-		delete(s.owners, user)
+		s.owners.remove(users)
 		x.release(s)
 	}
 	for _, s := range p.nodes {
-		x.nodes.release(s, user)
+		x.nodes.release(s, users)
 	}
 	for _, of := range p.fixed {
-		if delete(of.owners, user); len(of.owners) > 0 {
+		if of.owners.remove(users); len(of.owners) > 0 {
 			continue
 		}
 		delete(x.fixed, of.id)
@@ -97,7 +104,7 @@ func (x *Sets) Deprovision(p Provisioned, user *dataplane.Owner) {
 
 // addFixed makes the sets of address blocks, of domain names or of a list of peers.
 func (x *Sets) addFixed(s rules.Set) *fixedSets {
-	out := &fixedSets{id: s.ID, owners: map[*dataplane.Owner]struct{}{}}
+	out := &fixedSets{id: s.ID, owners: owners{}}
 	switch spec := s.SetSpec.(type) {
 	case rules.BlockSpec:
 		f := spec.Family()
@@ -143,17 +150,60 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 	if s != nil {
 		return s
 	}
-	s = &selector{SelectorSpec: spec, id: set.ID, owners: map[*dataplane.Owner]struct{}{}}
-	x.selectors[set.ID] = s
-	for f, t := range x.tables {
-		s.sets[f] = t.Sets.Add(set.Name(t.Family), setType(spec), spec.String())
-		s.sets[f].SetRole(order.Role{Target: spec.Scope == rules.TargetScope})
+	s = x.newSelector(set, setType(spec))
+	s.SelectorSpec = spec
+	for _, of := range s.sets {
+		of.SetRole(order.Role{Target: spec.Scope == rules.TargetScope})
 	}
-	if spec.Namespaces != nil {
-		s.namespaces = x.namespaceSelector(spec.Namespaces)
-		s.namespaces.users[s] = struct{}{}
-	}
+	x.publish(s)
 	x.fill(s)
+	return s
+}
+
+// union returns what stands for several selectors, which have one set in common, making it if need be.
+func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
+	if known := x.selectors[set.ID]; known != nil {
+		return known
+	}
+	u := x.newSelector(set, ipset.HashIP)
+	within := map[*namespace]struct{}{}
+	scopes := map[any]struct{}{}
+	for of := range spec.Selectors() {
+		part := &selector{SelectorSpec: of, union: u, sets: u.sets}
+		u.parts = append(u.parts, part)
+		x.publish(part)
+		scope := any(part.Namespace)
+		if part.namespaces != nil {
+			scope = part.namespaces
+		}
+		if _, known := scopes[scope]; !known {
+			scopes[scope] = struct{}{}
+			maps.Insert(within, x.scope(part))
+		}
+	}
+	for ns := range within {
+		for _, p := range ns.pods {
+			if x.selects(u, p) {
+				u.add(p)
+			}
+		}
+	}
+	return u
+}
+
+// selects reports whether a part of a union selects a pod.
+func (x *Sets) selects(u *selector, p *Pod) (is bool) {
+	x.each(p, func(s *selector) { is = is || s.union == u && s.matches(p) })
+	return is
+}
+
+// newSelector makes a selector with sets that are empty.
+func (x *Sets) newSelector(set rules.Set, t ipset.Type) *selector {
+	s := &selector{id: set.ID, owners: owners{}}
+	x.selectors[set.ID] = s
+	for f, of := range x.tables {
+		s.sets[f] = of.Sets.Add(set.Name(npc.Family(f)), t, set.String())
+	}
 	return s
 }
 
@@ -163,6 +213,22 @@ func (x *Sets) release(s *selector) {
 		return
 	}
 	delete(x.selectors, s.id)
+	for _, part := range s.parts {
+		x.withdraw(part)
+	}
+	if s.parts == nil {
+		x.withdraw(s)
+	}
+	if s.Scope != rules.ListScope {
+		x.empty(s)
+	}
+	for _, set := range s.sets {
+		set.Drop()
+	}
+}
+
+// withdraw has pods and namespaces no longer find a selector.
+func (x *Sets) withdraw(s *selector) {
 	switch s.Scope {
 	case rules.ListScope:
 		for ns := range s.members {
@@ -170,34 +236,28 @@ func (x *Sets) release(s *selector) {
 		}
 	case rules.ClusterScope:
 		x.cluster.Remove(s, s.Pods)
-		x.empty(s)
 	default:
 		if of := x.ofNamespace[s.Namespace]; of != nil {
 			if of.Remove(s, s.Pods); of.Empty() {
 				delete(x.ofNamespace, s.Namespace)
 			}
 		}
-		x.empty(s)
 	}
 	if s.namespaces != nil {
 		if delete(s.namespaces.users, s); len(s.namespaces.users) == 0 {
 			delete(x.namespaceSelectors, s.Namespaces.String())
 		}
 	}
-	for _, set := range s.sets {
-		set.Drop()
-	}
 }
 
-// fill puts what a new selector matches into its sets, and the selector where pods will find it.
-func (x *Sets) fill(s *selector) {
+// publish puts a new selector where pods and namespaces will find it.
+func (x *Sets) publish(s *selector) {
+	if s.Namespaces != nil {
+		s.namespaces = x.namespaceSelector(s.Namespaces)
+		s.namespaces.users[s] = struct{}{}
+	}
 	switch s.Scope {
 	case rules.ListScope:
-		s.members = map[*namespace]*selector{}
-		for ns := range s.namespaces.matched {
-			x.list(s, ns)
-		}
-		return
 	case rules.ClusterScope:
 		x.cluster.Add(s, s.Pods)
 	default:
@@ -206,9 +266,22 @@ func (x *Sets) fill(s *selector) {
 		}
 		x.ofNamespace[s.Namespace].Add(s, s.Pods)
 	}
-	for p := range x.podsInScope(s) {
-		if s.matches(p) {
-			s.add(p)
+}
+
+// fill puts what a new selector matches into its sets.
+func (x *Sets) fill(s *selector) {
+	if s.Scope == rules.ListScope {
+		s.members = map[*namespace]*selector{}
+	}
+	for ns := range x.scope(s) {
+		if s.Scope == rules.ListScope {
+			x.list(s, ns)
+			continue
+		}
+		for _, p := range ns.pods {
+			if s.matches(p) {
+				s.add(p)
+			}
 		}
 	}
 }
@@ -249,111 +322,22 @@ func (x *Sets) unlist(s *selector, ns *namespace) {
 	x.release(member)
 }
 
-// podsInScope yields the pods that a selector selects from.
-func (x *Sets) podsInScope(s *selector) func(func(*Pod) bool) {
-	return func(yield func(*Pod) bool) {
-		each := func(ns *namespace) bool {
-			for _, p := range ns.pods {
-				if !yield(p) {
-					return false
-				}
-			}
-			return true
-		}
+// scope yields the namespaces of the pods that a selector selects from.
+func (x *Sets) scope(s *selector) iter.Seq2[*namespace, struct{}] {
+	return func(yield func(*namespace, struct{}) bool) {
 		switch {
 		case s.Namespace != "":
 			if ns := x.namespaces[s.Namespace]; ns != nil {
-				each(ns)
+				yield(ns, struct{}{})
 			}
 		case s.namespaces != nil:
-			for ns := range s.namespaces.matched {
-				if !each(ns) {
-					return
-				}
-			}
+			maps.All(s.namespaces.matched)(yield)
 		default:
 			for _, ns := range x.namespaces {
-				if !each(ns) {
+				if !yield(ns, struct{}{}) {
 					return
 				}
 			}
-		}
-	}
-}
-
-// namespaceSelector returns the namespaces that a selector matches, finding them if need be.
-func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
-	key := s.String()
-	if known := x.namespaceSelectors[key]; known != nil {
-		return known
-	}
-	n := &namespaceSelector{selector: s, matched: map[*namespace]struct{}{}, users: map[*selector]struct{}{}}
-	for _, ns := range x.namespaces {
-		if ns.matches(s) {
-			n.matched[ns] = struct{}{}
-		}
-	}
-	x.namespaceSelectors[key] = n
-	return n
-}
-
-// FitsList reports whether the namespaces that a selector matches are few enough for a list of their sets.
-func (x *Sets) FitsList(s labels.Selector) bool {
-	if known := x.namespaceSelectors[s.String()]; known != nil {
-		return len(known.matched) <= x.config.MaxListSize
-	}
-	n := 0
-	for _, ns := range x.namespaces {
-		if ns.matches(s) {
-			n++
-		}
-	}
-	return n <= x.config.MaxListSize
-}
-
-// relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
-// whose namespaces fit into a list only now, or no longer.
-func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
-	refit := map[*dataplane.Owner]struct{}{}
-	for _, n := range x.namespaceSelectors {
-		is := ns.matches(n.selector)
-		if is == n.has(ns) {
-			continue
-		}
-		fitted := len(n.matched) <= x.config.MaxListSize
-		if is {
-			n.matched[ns] = struct{}{}
-		} else {
-			delete(n.matched, ns)
-		}
-		for s := range n.users {
-			x.follow(s, ns, is)
-		}
-		if fitted != (len(n.matched) <= x.config.MaxListSize) {
-			for s := range n.users {
-				maps.Copy(refit, s.owners)
-			}
-		}
-	}
-	return refit
-}
-
-// follow takes a namespace into a selector, or out of it.
-func (x *Sets) follow(s *selector, ns *namespace, is bool) {
-	switch {
-	case s.Scope == rules.ListScope && is:
-		x.list(s, ns)
-		return
-	case s.Scope == rules.ListScope:
-		x.unlist(s, ns)
-		return
-	}
-	for _, p := range ns.pods {
-		switch {
-		case !is:
-			s.remove(p)
-		case s.matches(p):
-			s.add(p)
 		}
 	}
 }
@@ -363,22 +347,26 @@ func (x *Sets) memberships(p *Pod, out []Membership) []Membership {
 	if len(p.owned) == 0 {
 		return out
 	}
+	x.joined = x.joined[:0]
 	join := func(s *selector) {
-		if s.matches(p) {
-			out = s.entries(p, out)
+		if !s.matches(p) || s.union != nil && slices.Contains(x.joined, s.union) {
+			return
 		}
+		if s.union != nil {
+			x.joined = append(x.joined, s.union)
+		}
+		out = s.entries(p, out)
 	}
-	if of := x.ofNamespace[p.Namespace]; of != nil {
-		of.Each(p.labels, join)
-	}
-	x.cluster.Each(p.labels, join)
+	x.each(p, join)
 	return out
 }
 
-// Use is a set of policies with those that use it.
-type Use struct {
-	Set   *dataplane.Set
-	Users map[*dataplane.Owner]struct{}
+// each calls a function with the selectors that may match a pod.
+func (x *Sets) each(p *Pod, do func(*selector)) {
+	if of := x.ofNamespace[p.Namespace]; of != nil {
+		of.Each(p.labels, do)
+	}
+	x.cluster.Each(p.labels, do)
 }
 
 // Uses returns all sets with their users.

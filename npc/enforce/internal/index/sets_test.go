@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
@@ -284,4 +285,51 @@ func TestActivation(t *testing.T) {
 			t.Errorf("after %s these are programmed: %q, want %q", c.event, got, c.want)
 		}
 	}
+}
+
+// TestPodsOfSeveralSelectors shows a set of the pods that any of several selectors selects: a pod is in it as long as one
+// of them does, whatever happens to its labels and those of its namespace.
+func TestPodsOfSeveralSelectors(t *testing.T) {
+	everywhere := func(namespaces, pods string) rules.Set {
+		parse := func(s string) labels.Selector {
+			parsed, err := labels.Parse(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return parsed
+		}
+		return rules.NewSet(rules.SelectorSpec{Scope: rules.ClusterScope, Namespaces: parse(namespaces), Pods: parse(pods)})
+	}
+	all := rules.NewPeers([]rules.Set{everywhere("team=a", "app"), everywhere("team in (a,b)", "tier=x"), everywhere("", "app=db")})
+	const about = "pods with app in namespaces with team=a / pods with app=db in all namespaces / pods with tier=x in namespaces with team in (a,b): "
+	const db = "10.32.2.2 of shop/db"
+	ops := func(team string) string { return "namespace ops {labels: {team: " + team + "}}" }
+	probe := func(labels string) string {
+		return "ops/probe {node: node1, addrs: [10.32.1.4], labels: {" + labels + "}}"
+	}
+	w := newHarness(t, shop()...)
+	o := &dataplane.Owner{Name: "p"}
+	sets := w.Sets.Provision([]rules.Set{all, all}, o)
+	for _, step := range []struct{ event, want string }{
+		{"", "10.32.1.2 of shop/web, " + db},
+		{probe("tier: x"), "10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, " + db},
+		{ops("c"), "10.32.1.2 of shop/web, " + db},
+		{ops("a"), "10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, " + db},
+		{probe("tier: x, app: probe"), "10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, " + db},
+		{ops("b"), "10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, " + db},
+		{probe("app: probe"), "10.32.1.2 of shop/web, " + db},
+		{ops("a"), "10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, " + db},
+		{"delete ops/probe", "10.32.1.2 of shop/web, " + db},
+		{"namespace shop {labels: {team: c}}", db},
+	} {
+		if step.event != "" {
+			w.do(step.event)
+		}
+		got := w.text(npc.IPv4)
+		if want := about + step.want + "\n"; !strings.HasSuffix(got, want) {
+			t.Errorf("after %q\n%s\nwant\n%s", step.event, got, want)
+		}
+	}
+	w.Sets.Deprovision(sets, o)
+	w.empty()
 }

@@ -77,7 +77,7 @@ func (s *activation) render(p *enforced) rules.Rendered {
 func (s *activation) misfits(p *enforced) bool {
 	now := s.render(p).Rules
 	for d := range npc.Directions {
-		if !slices.Equal(p.rules[d], now[d]) {
+		if !slices.EqualFunc(p.rules[d], now[d], rules.RenderedRule.Equal) {
 			return true
 		}
 	}

@@ -37,6 +37,14 @@ type harness struct {
 }
 
 func newHarness(t *testing.T, configure func(*Config), events ...string) *harness {
+	w := newUnsynced(t, configure)
+	w.SetSynced()
+	w.do(events...)
+	return w
+}
+
+// newUnsynced returns one for which it is not known what objects there were at the start.
+func newUnsynced(t *testing.T, configure func(*Config)) *harness {
 	c := Config{Budget: quota.Default(), Sharding: DefaultSharding()}
 	if configure != nil {
 		configure(&c)
@@ -51,7 +59,6 @@ func newHarness(t *testing.T, configure func(*Config), events ...string) *harnes
 		}
 	}
 	w.Isolation = New(c, w.index, w.tables, base, roots)
-	w.do(events...)
 	return w
 }
 

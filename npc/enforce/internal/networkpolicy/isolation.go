@@ -39,7 +39,7 @@ type Isolation struct {
 func New(c Config, x *index.Index, tables [len(npc.Families)]*dataplane.Table, base *rules.Base,
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) *Isolation {
 	s := &Isolation{legacy: c.LegacyNetpol, index: x, namespaces: map[string]*namespace{},
-		activation: newActivation(x.Sets, c.Budget), sharding: newSharding(c.Sharding, tables, base, roots)}
+		activation: newActivation(x.Sets, c.Budget), sharding: newSharding(c.Sharding, tables, x.Sets, base, roots)}
 	for _, d := range npc.Directions {
 		for f, t := range tables {
 			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP,

@@ -23,11 +23,18 @@ func (s *Isolation) Assign() []*index.Pod {
 	}
 	clear(s.activation.changed)
 	s.sharding.rebuild()
+	if s.activation.synced { // before, each policy that arrives would have the peers of all written again
+		s.sharding.reconcile()
+	}
 	return s.sharding.take()
 }
 
-// Prune drops the chains and sets that no pod is led to any more.
-func (s *Isolation) Prune() { s.sharding.prune() }
+// Prune drops the chains and sets that no pod is led to any more, and the sets of rules that the kernel no longer has. It
+// reports whether there were such rules.
+func (s *Isolation) Prune() bool {
+	s.sharding.prune()
+	return s.sharding.release()
+}
 
 // Memberships adds the memberships that isolation gives a local pod to out, except in directions that a contest of an
 // address closes. baseline are the directions that Baseline policies evaluate for the pod unless NetworkPolicies do.

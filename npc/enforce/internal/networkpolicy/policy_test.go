@@ -84,10 +84,7 @@ func TestBudget(t *testing.T) {
 		-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`
 	const noRoom = "shop/q: needs 1 rules, more than other policies leave, the limit per namespace is 1"
 	start := func(t *testing.T, events ...string) *harness {
-		w := newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 })
-		w.SetSynced()
-		w.do(events...)
-		return w
+		return newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 }, events...)
 	}
 	t.Run("the_older_one_is_enforced", func(t *testing.T) {
 		w := start(t, web, "policy shop/p "+one, "policy shop/q "+two)
@@ -155,12 +152,12 @@ func TestBudget(t *testing.T) {
 		w.expectReports("without pods", 0, 0)
 	})
 	t.Run("who_is_the_oldest_is_not_known_at_first", func(t *testing.T) {
-		w := newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 }, web)
+		w := newUnsynced(t, func(c *Config) { c.Budget.Rules.Namespace = 1 })
+		w.do(web)
 		w.created = 10
 		w.do("policy shop/q " + two)
 		w.created = 0
 		w.do("policy shop/p " + one)
-		w.leads(npc.IPv4, npc.Ingress, rulesOfQ)
 		w.expectReports("at first", 0, 1)
 		if w.BudgetStale() {
 			t.Error("something is to be reconciled")

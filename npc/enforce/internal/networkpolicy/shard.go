@@ -10,7 +10,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
-	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
 // maxDigits is the maximum number of binary digits that distinguish the shards of a namespace.
@@ -23,8 +22,12 @@ type shard struct {
 	ns *namespace
 	// name describes the shard and its namespace for humans. bits are the bits by which the dispatch tree finds it.
 	name, bits string
-	// policies are those whose rules the chains have.
+	direction  npc.Direction
+	sets       *index.Sets
+	maxRules   int
+	// policies are those whose rules the chains are to have, and entries what the chains have of them.
 	policies map[*enforced]struct{}
+	entries  [len(npc.Families)]entries
 	chains   [len(npc.Families)]*dataplane.Chain
 	isolated [len(npc.Families)]*dataplane.Set
 	// path are the nodes of the dispatch tree that dispatch to the chains.
@@ -32,16 +35,15 @@ type shard struct {
 }
 
 // newShard makes a shard of a namespace. Digits distinguish it from the others, if there are others.
-func newShard(ns *namespace, d npc.Direction, digits string, tables [len(npc.Families)]*dataplane.Table,
-	base *rules.Base) *shard {
-	s := &shard{ns: ns, name: ns.name, policies: map[*enforced]struct{}{}}
+func (x *sharding) newShard(ns *namespace, d npc.Direction, digits string) *shard {
+	s := &shard{ns: ns, name: ns.name, direction: d, sets: x.sets, maxRules: x.MaxRules}
 	if digits != "" {
 		s.name += " part " + digits
 	}
 	s.bits = nodeBits(s.name)
-	for f, t := range tables {
+	for f, t := range x.tables {
 		c := t.Chains.AddShard(naming.ShardChain(d, ns.name, digits), ns.name,
-			fmt.Sprintf("what policies of %s allow, %s", s.name, d), base, d)
+			fmt.Sprintf("what policies of %s allow, %s", s.name, d), x.base, d)
 		s.chains[f] = c
 		s.isolated[f] = t.Sets.Add(naming.ShardSet(t.Family, d, ns.name, digits), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", s.name, d))
@@ -55,26 +57,6 @@ func (s *shard) drop() {
 	for f, c := range s.chains {
 		c.Drop()
 		s.isolated[f].Drop()
-	}
-}
-
-// hold makes the shard's chains have the rules of some policies, and no others.
-func (s *shard) hold(d npc.Direction, policies map[*enforced]struct{}) {
-	for p := range s.policies {
-		if _, still := policies[p]; !still {
-			delete(s.policies, p)
-			for _, r := range p.rules[d] {
-				s.chains[r.Family].Disown(p.owner, r.Match)
-			}
-		}
-	}
-	for p := range policies {
-		if _, already := s.policies[p]; !already {
-			s.policies[p] = struct{}{}
-			for _, r := range p.rules[d] {
-				s.chains[r.Family].Own(p.owner, r.Match, r.Number)
-			}
-		}
 	}
 }
 
@@ -139,10 +121,10 @@ func (rs *ruleSet) assign(pods map[*index.Pod]*podState, targetsEach int) assign
 }
 
 // owners returns the policies whose rules the shard has.
-func (s *shard) owners() map[*dataplane.Owner]struct{} {
-	out := make(map[*dataplane.Owner]struct{}, len(s.policies))
+func (s *shard) owners() map[*dataplane.Owner]int {
+	out := make(map[*dataplane.Owner]int, len(s.policies))
 	for p := range s.policies {
-		out[p.owner] = struct{}{}
+		out[p.owner] = 1
 	}
 	return out
 }

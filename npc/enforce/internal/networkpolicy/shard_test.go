@@ -127,7 +127,7 @@ func TestDispatchIsBounded(t *testing.T) {
 			tree, n := w.sharding.trees[npc.Ingress], 3*maxBits
 			var all []*shard
 			for i := range n {
-				s := newShard(&namespace{name: fmt.Sprint("n", i)}, npc.Ingress, "", w.tables, w.sharding.base)
+				s := w.sharding.newShard(&namespace{name: fmt.Sprint("n", i)}, npc.Ingress, "")
 				s.bits = bits(i)
 				tree.add(s)
 				tree.add(s) // it is there already

@@ -1,6 +1,9 @@
 package networkpolicy
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
@@ -15,17 +18,24 @@ type Sharding struct {
 	// MaxLeaves is how many shards a chain may jump to one by one. With more, half of them go to a chain of their own;
 	// with 0 each branch has its own chain.
 	MaxLeaves int
+	// MaxRules is how many rules may differ in their peers alone. With more, one rule asks for the peers of all.
+	MaxRules int
 }
 
 // DefaultSharding returns what was measured to be best.
-func DefaultSharding() Sharding { return Sharding{Targets: 8, MaxLeaves: 2} }
+func DefaultSharding() Sharding { return Sharding{Targets: 8, MaxLeaves: 2, MaxRules: 4} }
 
 // sharding keeps the shards of all namespaces, and the trees that dispatch to them.
 type sharding struct {
-	tables  [len(npc.Families)]*dataplane.Table
-	base    *rules.Base
-	trees   [len(npc.Directions)]*dispatchTree
-	targets int
+	Sharding
+	tables [len(npc.Families)]*dataplane.Table
+	sets   *index.Sets
+	base   *rules.Base
+	trees  [len(npc.Directions)]*dispatchTree
+	// stale are the shards that have other rules.
+	stale map[*shard]struct{}
+	// retired are the rules whose sets wait for chains to be written.
+	retired []retired
 	// moved are pods that belong to other sets.
 	moved []*podState
 	// unusedShards and unusedNodes are to be dropped once no pod is in their sets.
@@ -33,9 +43,9 @@ type sharding struct {
 	unusedNodes  []*node
 }
 
-func newSharding(c Sharding, tables [len(npc.Families)]*dataplane.Table, base *rules.Base,
+func newSharding(c Sharding, tables [len(npc.Families)]*dataplane.Table, sets *index.Sets, base *rules.Base,
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) sharding {
-	s := sharding{tables: tables, base: base, targets: c.Targets}
+	s := sharding{Sharding: c, tables: tables, sets: sets, base: base, stale: map[*shard]struct{}{}}
 	for _, d := range npc.Directions {
 		s.trees[d] = &dispatchTree{direction: d, tables: tables, maxLeaves: c.MaxLeaves, root: roots[d],
 			nodes: map[string]*node{}}
@@ -66,6 +76,36 @@ func (s *sharding) take() []*index.Pod {
 	return pods
 }
 
+// reconcile has the rules of shards written that changed. What is asked for is there before what is not goes.
+func (s *sharding) reconcile() {
+	erase := make([]func(), 0, len(s.stale))
+	for sh := range s.stale {
+		var reconciled [len(npc.Families)]bool
+		for f, c := range sh.chains {
+			reconciled[f] = c.Reconciled()
+		}
+		was := sh.write()
+		erase = append(erase, func() { s.retired = append(s.retired, sh.erase(was, reconciled)...) })
+	}
+	for _, of := range erase {
+		of()
+	}
+	clear(s.stale)
+}
+
+// release gives up the sets of retired rules that the kernel no longer has. It reports whether there were any.
+func (s *sharding) release() bool {
+	before := len(s.retired)
+	s.retired = slices.DeleteFunc(s.retired, func(r retired) bool {
+		if r.asked() {
+			return false
+		}
+		s.sets.Deprovision(r.sets, r.users...)
+		return true
+	})
+	return len(s.retired) < before
+}
+
 // prune drops the shards and nodes that no pod is led to any more.
 func (s *sharding) prune() {
 	for _, of := range s.unusedShards {
@@ -79,20 +119,23 @@ func (s *sharding) prune() {
 
 // assign divides the pods and rules of a namespace in one direction.
 func (s *sharding) assign(ns *namespace, d npc.Direction, rs *ruleSet) {
-	as := rs.assign(ns.pods, s.targets)
+	as := rs.assign(ns.pods, s.Targets)
 	for digits, policies := range as.policies {
 		sh := rs.shards[digits]
 		if sh == nil {
-			sh = newShard(ns, d, digits, s.tables, s.base)
+			sh = s.newShard(ns, d, digits)
 			rs.shards[digits] = sh
 			s.trees[d].add(sh)
 		}
-		sh.hold(d, policies)
+		if !maps.Equal(sh.policies, policies) {
+			sh.policies = maps.Clone(policies)
+			s.stale[sh] = struct{}{}
+		}
 	}
 	for digits, sh := range rs.shards {
 		if as.policies[digits] == nil {
 			s.unusedShards = append(s.unusedShards, sh)
-			sh.hold(d, nil)
+			sh.policies, s.stale[sh] = nil, struct{}{}
 			delete(rs.shards, digits)
 			s.trees[d].remove(sh)
 		}

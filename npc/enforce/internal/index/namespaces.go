@@ -1,0 +1,87 @@
+package index
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+)
+
+// namespaceSelector returns the namespaces that a selector matches, finding them if need be.
+func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
+	key := s.String()
+	if known := x.namespaceSelectors[key]; known != nil {
+		return known
+	}
+	n := &namespaceSelector{selector: s, matched: map[*namespace]struct{}{}, users: map[*selector]struct{}{}}
+	for _, ns := range x.namespaces {
+		if ns.matches(s) {
+			n.matched[ns] = struct{}{}
+		}
+	}
+	x.namespaceSelectors[key] = n
+	return n
+}
+
+// FitsList reports whether the namespaces that a selector matches are few enough for a list of their sets.
+func (x *Sets) FitsList(s labels.Selector) bool {
+	if known := x.namespaceSelectors[s.String()]; known != nil {
+		return len(known.matched) <= x.config.MaxListSize
+	}
+	n := 0
+	for _, ns := range x.namespaces {
+		if ns.matches(s) {
+			n++
+		}
+	}
+	return n <= x.config.MaxListSize
+}
+
+// relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
+// whose namespaces fit into a list only now, or no longer.
+func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
+	refit := map[*dataplane.Owner]struct{}{}
+	for _, n := range x.namespaceSelectors {
+		is := ns.matches(n.selector)
+		if is == n.has(ns) {
+			continue
+		}
+		fitted := len(n.matched) <= x.config.MaxListSize
+		if is {
+			n.matched[ns] = struct{}{}
+		} else {
+			delete(n.matched, ns)
+		}
+		for s := range n.users {
+			x.follow(s, ns, is)
+		}
+		if fitted != (len(n.matched) <= x.config.MaxListSize) {
+			for s := range n.users {
+				for o := range s.owners {
+					refit[o] = struct{}{}
+				}
+			}
+		}
+	}
+	return refit
+}
+
+// follow takes a namespace into a selector, or out of it.
+func (x *Sets) follow(s *selector, ns *namespace, is bool) {
+	switch {
+	case s.Scope == rules.ListScope && is:
+		x.list(s, ns)
+		return
+	case s.Scope == rules.ListScope:
+		x.unlist(s, ns)
+		return
+	}
+	for _, p := range ns.pods {
+		switch {
+		case !is:
+			s.remove(p)
+		case s.matches(p):
+			s.add(p)
+		}
+	}
+}
