@@ -9,8 +9,12 @@ import (
 )
 
 // Assign divides the pods and rules of the namespaces that changed among shards, and has the dispatch trees jump there.
-// It returns the pods that belong to other sets now. Prune must be called once they have been placed.
+// It returns the pods that belong to other sets now. Prune must be called once they have been placed. It does nothing
+// until all objects are known that there were at the start: each of them would have much divided again.
 func (s *Isolation) Assign() []*index.Pod {
+	if !s.activation.synced {
+		return nil
+	}
 	for ns := range s.activation.changed {
 		for _, d := range npc.Directions {
 			if rs := ns.rules[d]; rs != nil {
@@ -23,9 +27,7 @@ func (s *Isolation) Assign() []*index.Pod {
 	}
 	clear(s.activation.changed)
 	s.sharding.rebuild()
-	if s.activation.synced { // before, each policy that arrives would have the peers of all written again
-		s.sharding.reconcile()
-	}
+	s.sharding.reconcile()
 	return s.sharding.take()
 }
 
