@@ -50,7 +50,12 @@ func charts() []chart {
 		x: "namespaces", y: "µs"}
 	established := chart{file: "established-packet.svg", title: "A packet of a connection, to others' rules alone",
 		x: "policies", y: "times", ratios: true}
+	connections := chart{file: "connections.svg", title: "Connections of two isolated pods, to no policies at all",
+		x: "policies", y: "times", ratios: true}
+	pair := regexp.MustCompile("^BenchmarkConnections/policies=([1-9][0-9]*)/")
 	for _, backend := range [...]string{"nft", "legacy"} {
+		connections.lines = append(connections.lines, line{backend + ", connect", pair, metric(backend+"-x/floor-connect", 1)},
+			line{backend + ", unanswered UDP", pair, metric(backend+"-x/floor-unreplied", 1)})
 		for _, scene := range [...]struct{ name, path string }{
 			{"one rule", ""}, {"kube-proxy, to", "kube-proxy/to-pod/"}, {"kube-proxy, from", "kube-proxy/from-pod/"},
 		} {
@@ -68,7 +73,7 @@ func charts() []chart {
 		named.lines = append(named.lines, line{backend + ", isolated", spaces, metric("isolated-ns", 1e-3)},
 			line{backend + ", floor", spaces, metric("floor-ns", 1e-3)})
 	}
-	return []chart{events, first, named, established, {
+	return []chart{events, first, named, established, connections, {
 		file: "follow.svg", title: "An event, from the API server's socket to the kernel", x: "pods", y: "µs",
 		lines: []line{
 			{"time", follow, metric("p50-us", 1)}, {"time, informers", follow, floor("p50-us", "x/floor-p50")},
