@@ -126,20 +126,43 @@ func (p programs) hold(t *testing.T) (release func()) {
 // TestS76_AHeldLockDelaysNoPod: while another process holds the lock of iptables-legacy, and rules wait for it, no
 // program that would wait for it is started, and pods are enforced by sets.
 func TestS76_AHeldLockDelaysNoPod(t *testing.T) {
-	w, p := startWithPrograms(t, lab.Legacy, ailing())
+	heldLockDelaysNoPod(t, ailing(), e2e.Policy("shop/db", `podSelector: {matchLabels: {app: db}}`), "-*>db ")
+}
+
+// TestS76_AHeldLockDelaysNoPeerOfUnitedRules: the same for peers of rules that are one in the kernel, while the rule that
+// is to replace it waits.
+func TestS76_AHeldLockDelaysNoPeerOfUnitedRules(t *testing.T) {
+	state := ailing()
+	for i := range 6 {
+		state = e2e.Do(state, fromNumber(i))
+	}
+	heldLockDelaysNoPod(t, state, fromNumber(6), "")
+}
+
+// fromNumber has a policy of its own let pods with a number reach shop/web.
+func fromNumber(i int) e2e.Change {
+	return e2e.Policy(fmt.Sprint("shop/from-", i), fmt.Sprintf(`
+podSelector: {matchLabels: {app: web}}
+ingress: [{from: [{podSelector: {matchLabels: {number: n%d}}}]}]`, i))
+}
+
+// heldLockDelaysNoPod begins with a state. An edit comes while the lock is held, which isolates what is given.
+func heldLockDelaysNoPod(t *testing.T, begin, edit e2e.Change, isolates string) {
+	t.Helper()
+	w, p := startWithPrograms(t, lab.Legacy, begin)
 	d := w.Daemons[0]
 	d.Log.Expect("cannot bring the kernel up to date") // this may take longer than it is silent about
 	release := p.hold(t)
 	p.mode(t, "note")
-	policy := e2e.Do(ailing(), e2e.Policy("shop/db", `podSelector: {matchLabels: {app: db}}`))
+	policy := e2e.Do(begin, edit)
 	w.Source.Write(t, w.Objects(policy))
 	d.AwaitLine(t, 0, "manifests read.* added=1")
 	for _, s := range []struct {
 		pod  e2e.Change
 		want string
 	}{
-		{e2e.Pod("ops/mon", e2e.Labelled("app=db")), "-*>web -*>db +db,mon>web"},
-		{e2e.Pod("ops/mon", e2e.Labelled("app=none")), "-*>web -*>db +db>web"},
+		{e2e.Pod("ops/mon", e2e.Labelled("app=db")), "-*>web " + isolates + "+db,mon>web"},
+		{e2e.Pod("ops/mon", e2e.Labelled("app=none")), "-*>web " + isolates + "+db>web"},
 	} {
 		w.Source.Write(t, w.Objects(e2e.Do(policy, s.pod)))
 		w.Expect(t, e2e.Wants{"tcp 80": s.want})
@@ -149,7 +172,7 @@ func TestS76_AHeldLockDelaysNoPod(t *testing.T) {
 	}
 	release()
 	w.Apply(t, w.Objects(policy))
-	w.Expect(t, e2e.Wants{"tcp 80": "-*>web -*>db +db>web"})
+	w.Expect(t, e2e.Wants{"tcp 80": "-*>web " + isolates + "+db>web"})
 	if _, err := os.Stat(filepath.Join(p.dir, "started")); err != nil {
 		t.Error("rules were not written by the programs that note it", err)
 	}
