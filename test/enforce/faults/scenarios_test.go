@@ -48,6 +48,8 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 			e2e.Do(killed(), targets(40), e2e.Pod("shop/api", e2e.Labelled("app=web")))}},
 		{name: "a_namespace_is_divided", states: []e2e.Change{e2e.Do(killed(), targets(4)),
 			e2e.Do(killed(), targets(40))}},
+		{name: "rules_are_united", states: []e2e.Change{e2e.Do(killed(), peers(3)), e2e.Do(killed(), peers(6)),
+			e2e.Do(killed(), peers(8), e2e.Pod("shop/db", e2e.Labelled("app=none")))}},
 		{name: "an_address_is_handed_over", states: []e2e.Change{killed(), e2e.Do(killed(), e2e.Without("shop/web"),
 			e2e.Pod("ops/next", e2e.At("web"), e2e.UID("next"), e2e.Started, e2e.Labelled("app=next")))},
 			prepare: oldFlowPasses, check: oldFlowEnded},
@@ -123,6 +125,17 @@ podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [%s]}]}
 policyTypes: [Ingress, Egress]
 ingress: [{from: [{ipBlock: {cidr: 192.0.2.%d/32}}], ports: [{port: 81}]}]
 egress: [{to: [{ipBlock: {cidr: 192.0.2.%d/32}}], ports: [{port: 81}]}]`, but, i+1, i+1)))
+	}
+	return e2e.Do(all...)
+}
+
+// peers returns policies that let the database and a pod that does not exist, which is another for each, reach web.
+func peers(n int) e2e.Change {
+	var all []e2e.Change
+	for i := range n {
+		all = append(all, e2e.Policy(fmt.Sprint("shop/peer-", i), fmt.Sprintf(`
+podSelector: {matchLabels: {app: web}}
+ingress: [{from: [{podSelector: {matchExpressions: [{key: app, operator: In, values: [db, none-%d]}]}}]}]`, i)))
 	}
 	return e2e.Do(all...)
 }
