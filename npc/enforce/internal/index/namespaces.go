@@ -40,7 +40,7 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 // relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
 // whose namespaces fit into a list only now, or no longer.
 func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
-	refit := map[*dataplane.Owner]struct{}{}
+	refit, unions := map[*dataplane.Owner]struct{}{}, map[*selector]struct{}{}
 	for _, n := range x.namespaceSelectors {
 		is := ns.matches(n.selector)
 		if is == n.has(ns) {
@@ -53,6 +53,10 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 			delete(n.matched, ns)
 		}
 		for s := range n.users {
+			if s.union != nil {
+				unions[s.union] = struct{}{}
+				continue
+			}
 			x.follow(s, ns, is)
 		}
 		if fitted != (len(n.matched) <= x.config.MaxListSize) {
@@ -62,6 +66,9 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 				}
 			}
 		}
+	}
+	if len(unions) > 0 {
+		x.refill(unions, ns)
 	}
 	return refit
 }

@@ -43,9 +43,6 @@ func setType(s rules.SelectorSpec) ipset.Type {
 
 // matches reports whether the selector selects a pod, by its labels and those of its namespace.
 func (s *selector) matches(p *Pod) bool {
-	if s.parts != nil {
-		return slices.ContainsFunc(s.parts, func(part *selector) bool { return part.matches(p) })
-	}
 	if s.Scope == rules.TargetScope && !p.local {
 		return false
 	}
@@ -79,9 +76,6 @@ func (s *selector) has(p *Pod) bool {
 
 // add puts a pod that the selector matches into its sets.
 func (s *selector) add(p *Pod) {
-	if s.union != nil && s.has(p) {
-		return
-	}
 	before := len(p.members)
 	p.members = s.entries(p, p.members)
 	if len(p.members) == before {
@@ -95,9 +89,6 @@ func (s *selector) add(p *Pod) {
 
 // remove takes a pod out of the selector's sets.
 func (s *selector) remove(p *Pod) {
-	if s.union != nil && s.union.matches(p) {
-		return
-	}
 	p.members = slices.DeleteFunc(p.members, func(m Membership) bool {
 		if m.Set != s.sets[m.Set.Family()] {
 			return false

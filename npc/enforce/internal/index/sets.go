@@ -182,19 +182,29 @@ func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 		}
 	}
 	for ns := range within {
-		for _, p := range ns.pods {
-			if x.selects(u, p) {
-				u.add(p)
-			}
-		}
+		x.refill(map[*selector]struct{}{u: {}}, ns)
 	}
 	return u
 }
 
-// selects reports whether a part of a union selects a pod.
-func (x *Sets) selects(u *selector, p *Pod) (is bool) {
-	x.each(p, func(s *selector) { is = is || s.union == u && s.matches(p) })
-	return is
+// refill puts the pods of a namespace into the unions that have a part that selects them, and takes others out.
+func (x *Sets) refill(unions map[*selector]struct{}, ns *namespace) {
+	for _, p := range ns.pods {
+		selecting := map[*selector]struct{}{}
+		x.each(p, func(s *selector) {
+			if _, asked := unions[s.union]; asked && s.matches(p) {
+				selecting[s.union] = struct{}{}
+			}
+		})
+		for u := range unions {
+			switch _, is := selecting[u]; {
+			case is && !u.has(p):
+				u.add(p)
+			case !is:
+				u.remove(p)
+			}
+		}
+	}
 }
 
 // newSelector makes a selector with sets that are empty.
