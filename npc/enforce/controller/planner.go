@@ -134,7 +134,9 @@ func (p Planner) Resume() bool {
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes.inFlight = false; p.followKernel() || c.state.isolation.Prune() || c.state.unfinished() || c.changes.any() {
+	c.changes.inFlight = false
+	pruned := c.state.isolation.Prune()
+	if p.followKernel() || c.state.unfinished() || c.changes.any() {
 		return true
 	}
 	if events := c.changes.next(); len(events) > 0 {
@@ -145,7 +147,7 @@ func (p Planner) Resume() bool {
 	}
 	if c.state.input.missing() != npc.NothingMissing ||
 		!slices.ContainsFunc(c.state.tables[:], (*dataplane.Table).Holding) {
-		return false
+		return pruned
 	}
 	p.release()
 	return true
