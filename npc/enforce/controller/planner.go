@@ -87,6 +87,7 @@ func (p Planner) Plan(collectGarbage bool,
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.state.isolation.Write()
 	for f, t := range c.state.tables {
 		known[f] = p.holdFound(t, known[f])
 	}

@@ -33,7 +33,7 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 func (cs *Chains) addFixed(name, about string, tail ...iptables.Rule) *Chain {
 	c := cs.want(name)
 	c.fixed, c.about, c.tail = true, about, tail
-	c.touch()
+	c.Touch()
 	return c
 }
 
@@ -86,7 +86,7 @@ func (cs *Chains) AddLists(t policy.Tier, b *rules.Base, d npc.Direction) *Chain
 	c := cs.want(naming.TierChain(t.String(), d))
 	c.about, c.fixed, c.lazy, c.tail = t.String()+" policies of local pods, "+d.String(), true, true,
 		[]iptables.Rule{b.EndOfLists(t, d)}
-	c.touch()
+	c.Touch()
 	return c
 }
 

@@ -63,7 +63,7 @@ func (c *Chain) Drop() {
 		c.chains.remove(c)
 		return
 	}
-	c.touch()
+	c.Touch()
 }
 
 // SetRules replaces the chain's rules by those of the given matches.
@@ -75,7 +75,7 @@ func (c *Chain) SetRules(rules map[string]ChainRule) {
 	for match, r := range rules {
 		c.rules[match] = newRule(match, r)
 	}
-	c.touch()
+	c.Touch()
 }
 
 // Own makes a policy an owner of a rule; number is that of the rule in the policy, from 1.
@@ -89,7 +89,7 @@ func (c *Chain) Own(o *Owner, match string, number int) {
 		r.owners[o] = number
 	}
 	c.accountFor(r)
-	c.touch()
+	c.Touch()
 }
 
 // Disown ends a policy's ownership of a rule, and the rule with its last owner.
@@ -101,11 +101,11 @@ func (c *Chain) Disown(o *Owner, match string) {
 	if delete(r.owners, o); len(r.owners) == 0 {
 		delete(c.rules, match)
 	}
-	c.touch()
+	c.Touch()
 }
 
-// touch marks the chain for the next plan.
-func (c *Chain) touch() {
+// Touch marks the chain for the next plan.
+func (c *Chain) Touch() {
 	if f := c.chains.family; f.active || c.fixed || !c.wanted {
 		c.chains.marked[c] = f.change()
 	}
@@ -229,7 +229,7 @@ func (cs *Chains) want(name string) *Chain {
 		c = cs.enter(name)
 	}
 	c.wanted, c.stays = true, false
-	c.touch()
+	c.Touch()
 	return c
 }
 
@@ -242,7 +242,7 @@ func (cs *Chains) remove(c *Chain) {
 // touchAll marks the chains for the next plan.
 func (cs *Chains) touchAll() {
 	for _, c := range cs.byName {
-		c.touch()
+		c.Touch()
 	}
 }
 

@@ -149,7 +149,7 @@ func (c commit) rules(u iptables.Update) {
 		case gone == nil:
 		case gone.wanted:
 			gone.kernel.Deleted()
-			gone.touch()
+			gone.Touch()
 		default:
 			c.chains.remove(gone)
 		}
@@ -162,7 +162,7 @@ func (c commit) chain(name string) *Chain {
 	if found == nil {
 		found = c.chains.enter(name)
 		found.kernel.Exists = true
-		found.touch()
+		found.Touch()
 	}
 	return found
 }

@@ -73,7 +73,7 @@ func (cs *Chains) load(seen iptables.Seen) {
 func (c *Chain) load(seen iptables.SeenChain, exists, foreign bool) {
 	c.kernel.Load(seen, exists, foreign)
 	c.found = seen.Text
-	c.touch()
+	c.Touch()
 }
 
 // readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the

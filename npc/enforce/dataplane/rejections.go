@@ -51,7 +51,7 @@ func (x *rejections) rejectRules(reasons map[string]string) (others []string) {
 		}
 		if id := c.render(r).ID(); r.rejected == "" && reasons[id] != "" {
 			r.rejected, x.any, found[id] = reasons[id], true, true
-			c.touch()
+			c.Touch()
 		}
 		if r.rejected != "" {
 			for o := range r.owners {
@@ -79,7 +79,7 @@ func (x *rejections) rejectAll(counts map[*Owner]int) {
 			continue
 		}
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.owners)), func(o *Owner) bool { return counts[o] == 0 }) {
-			c.touch() // the rule goes, if it is there
+			c.Touch() // the rule goes, if it is there
 			r.rejected = fmt.Sprintf("more than %d rules of the policy are refused: all are left out", maxRejected)
 		}
 	}
@@ -97,7 +97,7 @@ func (x *rejections) retry() {
 		for _, r := range c.rules {
 			r.rejected = ""
 		}
-		c.touch()
+		c.Touch()
 	}
 	for _, s := range x.sets.byName {
 		s.rejected = ""

@@ -60,6 +60,23 @@ func (s *activation) activate(ns *namespace, p *enforced) {
 	s.changed[ns] = struct{}{}
 }
 
+// reselect finds out whether a policy selects a pod.
+func (s *activation) reselect(ns *namespace, p *enforced, q *index.Pod) {
+	was := p.selects(q)
+	switch is := q.Local() && q.SelectedBy(p.Target); {
+	case is && !was:
+		p.selected[q] = struct{}{}
+		s.charge(p)
+		s.activate(ns, p)
+	case was && !is:
+		delete(p.selected, q)
+		if len(p.selected) == 0 {
+			s.refund(p)
+			s.deactivate(ns, p)
+		}
+	}
+}
+
 // deactivate takes back what activate did.
 func (s *activation) deactivate(ns *namespace, p *enforced) {
 	p.active = false

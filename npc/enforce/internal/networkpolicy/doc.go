@@ -6,6 +6,7 @@
 //		x.Place(p, s.Memberships(p, ...)) // pods that belong to other sets now
 //	}
 //	s.Prune()                  // what no pod is in any more
+//	s.Write()                  // the rules that changed, for a plan
 //
 // It knows nothing about the fail-closed filter, and does not place pods: the caller adds their other
 // memberships.

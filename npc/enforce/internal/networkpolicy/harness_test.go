@@ -148,6 +148,7 @@ func (w *harness) reconcile(c index.Change) []string {
 		w.index.Place(p, w.memberships(p))
 	}
 	w.Prune()
+	w.Write()
 	return names(moved)
 }
 

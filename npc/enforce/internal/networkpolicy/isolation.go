@@ -166,29 +166,12 @@ func (s *Isolation) Reselect(q *index.Pod) {
 		ns.pods[q] = st
 	}
 	for _, p := range ns.policies {
-		s.reselect(ns, p, q)
+		s.activation.reselect(ns, p, q)
 	}
 	s.activation.changed[ns] = struct{}{}
 	s.isolate(ns, st)
 	if !q.Local() {
 		delete(ns.pods, q)
-	}
-}
-
-// reselect finds out whether a policy selects a pod.
-func (s *Isolation) reselect(ns *namespace, p *enforced, q *index.Pod) {
-	was := p.selects(q)
-	switch is := q.Local() && q.SelectedBy(p.Target); {
-	case is && !was:
-		p.selected[q] = struct{}{}
-		s.activation.charge(p)
-		s.activation.activate(ns, p)
-	case was && !is:
-		delete(p.selected, q)
-		if len(p.selected) == 0 {
-			s.activation.refund(p)
-			s.activation.deactivate(ns, p)
-		}
 	}
 }
 

@@ -27,9 +27,11 @@ func (s *Isolation) Assign() []*index.Pod {
 	}
 	clear(s.activation.changed)
 	s.sharding.rebuild()
-	s.sharding.reconcile()
 	return s.sharding.take()
 }
+
+// Write has the rules written that changed. It is for the next plan: many changes at once are written once.
+func (s *Isolation) Write() { s.sharding.write() }
 
 // Prune drops the chains and sets that no pod is led to any more, and the sets of rules that the kernel no longer has. It
 // reports whether there were such rules.

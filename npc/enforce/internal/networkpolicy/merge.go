@@ -104,6 +104,7 @@ func peersOf(of []policyRule) []rules.Set {
 
 // write makes the shard's chains have the rules of its policies. It returns what else they have.
 func (s *shard) write() (was [len(npc.Families)]entries) {
+	s.stale = false
 	was, s.entries = s.entries, entriesOf(s.policies, s.direction, s.maxRules)
 	for f, of := range s.entries {
 		for match, e := range of {
@@ -149,12 +150,12 @@ func (r retired) asked() bool {
 }
 
 // erase has the shard's chains no longer have rules that its policies do not. It returns the united ones that the kernel
-// has; reconciled reports for each family whether it had the chain as it was to be before.
-func (s *shard) erase(was [len(npc.Families)]entries, reconciled [len(npc.Families)]bool) (out []retired) {
+// has.
+func (s *shard) erase(was [len(npc.Families)]entries) (out []retired) {
 	for f, of := range was {
 		for match, e := range of {
 			now := s.entries[f][match]
-			stays := now == nil && e.united && reconciled[f]
+			stays := now == nil && e.united && s.reconciled[f]
 			var users []*dataplane.Owner
 			for o := range e.owners {
 				if !now.has(o) {

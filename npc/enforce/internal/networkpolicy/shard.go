@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -28,8 +29,12 @@ type shard struct {
 	// policies are those whose rules the chains are to have, and entries what the chains have of them.
 	policies map[*enforced]struct{}
 	entries  [len(npc.Families)]entries
-	chains   [len(npc.Families)]*dataplane.Chain
-	isolated [len(npc.Families)]*dataplane.Set
+	// stale is set while the chains are to have others, and reconciled if the kernel had the chain of a family as it was
+	// to be before.
+	stale      bool
+	reconciled [len(npc.Families)]bool
+	chains     [len(npc.Families)]*dataplane.Chain
+	isolated   [len(npc.Families)]*dataplane.Set
 	// path are the nodes of the dispatch tree that dispatch to the chains.
 	path []*node
 }
@@ -50,6 +55,24 @@ func (x *sharding) newShard(ns *namespace, d npc.Direction, digits string) *shar
 		s.isolated[f].Dispatch(c, d, 0)
 	}
 	return s
+}
+
+// hold makes the shard have the rules of some policies, and no others. It reports whether they are to be written, and
+// were not before.
+func (s *shard) hold(policies map[*enforced]struct{}) bool {
+	if maps.Equal(s.policies, policies) {
+		return false
+	}
+	s.policies = maps.Clone(policies)
+	if s.stale {
+		return false
+	}
+	s.stale = true
+	for f, c := range s.chains {
+		s.reconciled[f] = c.Reconciled()
+		c.Touch()
+	}
+	return true
 }
 
 // drop drops the shard's chains and sets.

@@ -1,7 +1,6 @@
 package networkpolicy
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -33,7 +32,7 @@ type sharding struct {
 	base   *rules.Base
 	trees  [len(npc.Directions)]*dispatchTree
 	// stale are the shards that have other rules.
-	stale map[*shard]struct{}
+	stale []*shard
 	// retired are the rules whose sets wait for chains to be written.
 	retired []retired
 	// moved are pods that belong to other sets.
@@ -45,7 +44,7 @@ type sharding struct {
 
 func newSharding(c Sharding, tables [len(npc.Families)]*dataplane.Table, sets *index.Sets, base *rules.Base,
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) sharding {
-	s := sharding{Sharding: c, tables: tables, sets: sets, base: base, stale: map[*shard]struct{}{}}
+	s := sharding{Sharding: c, tables: tables, sets: sets, base: base}
 	for _, d := range npc.Directions {
 		s.trees[d] = &dispatchTree{direction: d, tables: tables, maxLeaves: c.MaxLeaves, root: roots[d],
 			nodes: map[string]*node{}}
@@ -76,21 +75,16 @@ func (s *sharding) take() []*index.Pod {
 	return pods
 }
 
-// reconcile has the rules of shards written that changed. What is asked for is there before what is not goes.
-func (s *sharding) reconcile() {
-	erase := make([]func(), 0, len(s.stale))
-	for sh := range s.stale {
-		var reconciled [len(npc.Families)]bool
-		for f, c := range sh.chains {
-			reconciled[f] = c.Reconciled()
-		}
-		was := sh.write()
-		erase = append(erase, func() { s.retired = append(s.retired, sh.erase(was, reconciled)...) })
+// write has the rules of shards written that changed. What is asked for is there before what is not goes.
+func (s *sharding) write() {
+	was := make([][len(npc.Families)]entries, 0, len(s.stale))
+	for _, sh := range s.stale {
+		was = append(was, sh.write())
 	}
-	for _, of := range erase {
-		of()
+	for i, sh := range s.stale {
+		s.retired = append(s.retired, sh.erase(was[i])...)
 	}
-	clear(s.stale)
+	s.stale = nil
 }
 
 // release gives up the sets of retired rules that the kernel no longer has. It reports whether there were any.
@@ -108,6 +102,9 @@ func (s *sharding) release() bool {
 
 // prune drops the shards and nodes that no pod is led to any more.
 func (s *sharding) prune() {
+	if len(s.unusedShards) > 0 {
+		s.write()
+	}
 	for _, of := range s.unusedShards {
 		of.drop()
 	}
@@ -127,15 +124,16 @@ func (s *sharding) assign(ns *namespace, d npc.Direction, rs *ruleSet) {
 			rs.shards[digits] = sh
 			s.trees[d].add(sh)
 		}
-		if !maps.Equal(sh.policies, policies) {
-			sh.policies = maps.Clone(policies)
-			s.stale[sh] = struct{}{}
+		if sh.hold(policies) {
+			s.stale = append(s.stale, sh)
 		}
 	}
 	for digits, sh := range rs.shards {
 		if as.policies[digits] == nil {
 			s.unusedShards = append(s.unusedShards, sh)
-			sh.policies, s.stale[sh] = nil, struct{}{}
+			if sh.hold(nil) {
+				s.stale = append(s.stale, sh)
+			}
 			delete(rs.shards, digits)
 			s.trees[d].remove(sh)
 		}
