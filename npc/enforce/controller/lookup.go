@@ -201,6 +201,7 @@ type SetUse struct {
 func (l Lookup) Uses() map[string]SetUse {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
+	l.c.state.isolation.Write()
 	uses := map[string]SetUse{}
 	for _, t := range l.c.state.tables {
 		for s := range t.Sets.Wanted() {
