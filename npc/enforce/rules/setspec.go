@@ -181,10 +181,16 @@ func (s BlockSpec) Family() npc.Family {
 	return npc.IPv4
 }
 
+// Distinct returns some sets in the order of their IDs, each once. It reorders what it is given.
+func Distinct(sets []Set) []Set {
+	slices.SortFunc(sets, func(a, b Set) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(sets, func(a, b Set) bool { return a.ID == b.ID })
+}
+
 // PeersSpec describes the set of the pods that any of several selectors selects.
 type PeersSpec struct{ selectors []Set }
 
-// NewPeers returns the set of the pods that are in any of the sets of selectors, which are in the order of their IDs.
+// NewPeers returns the set of the pods that are in any of the sets of selectors, which are as Distinct returns them.
 func NewPeers(selectors []Set) Set { return NewSet(PeersSpec{selectors}) }
 
 func (s PeersSpec) key() []string {

@@ -3,7 +3,6 @@ package clusterpolicy
 import (
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
@@ -137,7 +136,6 @@ func (g *group) union(t policy.Tier) rules.Set {
 	for _, r := range slices.Concat(g.rules[:]...) {
 		spec.Members = append(spec.Members, *r.Peer)
 	}
-	slices.SortFunc(spec.Members, func(a, b rules.Set) int { return strings.Compare(a.ID, b.ID) })
-	spec.Members = slices.CompactFunc(spec.Members, func(a, b rules.Set) bool { return a.ID == b.ID })
+	spec.Members = rules.Distinct(spec.Members)
 	return rules.NewSet(spec)
 }

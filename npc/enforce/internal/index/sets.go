@@ -156,7 +156,9 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 		of.SetRole(order.Role{Target: spec.Scope == rules.TargetScope})
 	}
 	x.publish(s)
-	x.fill(s)
+	for ns := range x.scope(s) {
+		x.follow(s, ns, true)
+	}
 	return s
 }
 
@@ -268,6 +270,7 @@ func (x *Sets) publish(s *selector) {
 	}
 	switch s.Scope {
 	case rules.ListScope:
+		s.members = map[*namespace]*selector{}
 	case rules.ClusterScope:
 		x.cluster.Add(s, s.Pods)
 	default:
@@ -275,24 +278,6 @@ func (x *Sets) publish(s *selector) {
 			x.ofNamespace[s.Namespace] = &labelset.Selectors[*selector]{}
 		}
 		x.ofNamespace[s.Namespace].Add(s, s.Pods)
-	}
-}
-
-// fill puts what a new selector matches into its sets.
-func (x *Sets) fill(s *selector) {
-	if s.Scope == rules.ListScope {
-		s.members = map[*namespace]*selector{}
-	}
-	for ns := range x.scope(s) {
-		if s.Scope == rules.ListScope {
-			x.list(s, ns)
-			continue
-		}
-		for _, p := range ns.pods {
-			if s.matches(p) {
-				s.add(p)
-			}
-		}
 	}
 }
 

@@ -1,9 +1,6 @@
 package networkpolicy
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
@@ -98,8 +95,7 @@ func peersOf(of []policyRule) []rules.Set {
 	for _, r := range of {
 		peers = append(peers, *r.Peer)
 	}
-	slices.SortFunc(peers, func(a, b rules.Set) int { return strings.Compare(a.ID, b.ID) })
-	return slices.CompactFunc(peers, func(a, b rules.Set) bool { return a.ID == b.ID })
+	return rules.Distinct(peers)
 }
 
 // write makes the shard's chains have the rules of its policies. It returns what else they have.

@@ -2,7 +2,6 @@ package networkpolicy
 
 import (
 	"fmt"
-	"maps"
 	"math/bits"
 	"slices"
 
@@ -55,24 +54,6 @@ func (x *sharding) newShard(ns *namespace, d npc.Direction, digits string) *shar
 		s.isolated[f].Dispatch(c, d, 0)
 	}
 	return s
-}
-
-// hold makes the shard have the rules of some policies, and no others. It reports whether they are to be written, and
-// were not before.
-func (s *shard) hold(policies map[*enforced]struct{}) bool {
-	if maps.Equal(s.policies, policies) {
-		return false
-	}
-	s.policies = maps.Clone(policies)
-	if s.stale {
-		return false
-	}
-	s.stale = true
-	for f, c := range s.chains {
-		s.reconciled[f] = c.Reconciled()
-		c.Touch()
-	}
-	return true
 }
 
 // drop drops the shard's chains and sets.

@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -75,6 +76,22 @@ func (s *sharding) take() []*index.Pod {
 	return pods
 }
 
+// hold makes a shard have the rules of some policies, and no others, once they are written.
+func (s *sharding) hold(sh *shard, policies map[*enforced]struct{}) {
+	if maps.Equal(sh.policies, policies) {
+		return
+	}
+	sh.policies = maps.Clone(policies)
+	if sh.stale {
+		return
+	}
+	sh.stale, s.stale = true, append(s.stale, sh)
+	for f, c := range sh.chains {
+		sh.reconciled[f] = c.Reconciled()
+		c.Touch()
+	}
+}
+
 // write has the rules of shards written that changed. What is asked for is there before what is not goes.
 func (s *sharding) write() {
 	was := make([][len(npc.Families)]entries, 0, len(s.stale))
@@ -124,16 +141,12 @@ func (s *sharding) assign(ns *namespace, d npc.Direction, rs *ruleSet) {
 			rs.shards[digits] = sh
 			s.trees[d].add(sh)
 		}
-		if sh.hold(policies) {
-			s.stale = append(s.stale, sh)
-		}
+		s.hold(sh, policies)
 	}
 	for digits, sh := range rs.shards {
 		if as.policies[digits] == nil {
 			s.unusedShards = append(s.unusedShards, sh)
-			if sh.hold(nil) {
-				s.stale = append(s.stale, sh)
-			}
+			s.hold(sh, nil)
 			delete(rs.shards, digits)
 			s.trees[d].remove(sh)
 		}
