@@ -45,12 +45,15 @@ func (w *Cluster) Learn(names []string, zone Zone) {
 				list = append(list, n)
 			}
 		}
-		set := rules.NewSet(rules.NamesSpec{Names: list})
+		set, past := rules.NewSet(rules.NamesSpec{Names: list}), rules.NewSet(rules.PastNamesSpec{Names: list})
 		for name, addrs := range zone {
 			for _, a := range addrs {
 				if slices.ContainsFunc(list, func(of string) bool { return policy.Peer{Name: of}.HasName(name) }) {
-					at := set.Name(npc.FamilyOf(a))
-					elements[at] = append(elements[at], ipset.Element{Entry: ipset.Addr(a), Attr: ipset.Attr{Comment: name}})
+					e := ipset.Element{Entry: ipset.Addr(a), Attr: ipset.Attr{Comment: name}}
+					for _, s := range []rules.Set{set, past} {
+						at := s.Name(npc.FamilyOf(a))
+						elements[at] = append(elements[at], e)
+					}
 					w.learned = append(w.learned, named{domainnames.Key(list), name, a})
 				}
 			}

@@ -163,7 +163,7 @@ func (l *Learner) add(facts []fact, now time.Time) map[element]bool {
 	latest, comments := l.latest(facts)
 	add := newOperations(ipset.Add)
 	for e, until := range latest {
-		add.put(e, ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)})
+		add.put(e.list.Sets, e, ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)})
 	}
 	err := l.sets.Apply(add.ops)
 	l.note("adding", err, "addresses of domain names cannot be added: DNS answers with them are dropped")
@@ -185,9 +185,12 @@ type operations struct {
 
 func newOperations(kind ipset.OpKind) operations { return operations{kind: kind, at: map[string]int{}} }
 
-// put puts an element into the operation on its set.
-func (o *operations) put(e element, a ipset.Attr) {
-	set := e.list.Sets[npc.FamilyOf(e.addr)]
+// put puts an element into the operation on its set, if there is one.
+func (o *operations) put(sets [len(npc.Families)]ipset.Set, e element, a ipset.Attr) {
+	set := sets[npc.FamilyOf(e.addr)]
+	if set.Name == "" {
+		return
+	}
 	i, found := o.at[set.Name]
 	if !found {
 		i = len(o.ops)
@@ -250,11 +253,12 @@ func (l *Learner) hold(facts []fact, refused map[element]bool) {
 		}
 	}
 	l.mu.Unlock()
-	l.Names.remember(taken)
+	l.remember(taken)
 }
 
-// deleteGone deletes what is held no longer from the sets.
+// deleteGone deletes what is held no longer from the sets, and brings those of the past up to date.
 func (l *Learner) deleteGone() {
+	l.keepPast(time.Now())
 	l.mu.Lock()
 	gone := l.memory.takeGone()
 	l.mu.Unlock()
@@ -263,7 +267,7 @@ func (l *Learner) deleteGone() {
 	}
 	remove := newOperations(ipset.Delete)
 	for _, e := range gone {
-		remove.put(e, ipset.Attr{})
+		remove.put(e.list.Sets, e, ipset.Attr{})
 	}
 	// What is not deleted expires by itself.
 	l.note("deleting", l.sets.Apply(remove.ops), "addresses of domain names cannot be deleted: they expire later")
@@ -314,25 +318,31 @@ func (l *Learner) follow(lists []List) {
 	l.index = newIndex(next)
 }
 
-// adopt holds what the sets of new lists hold, once there is a set.
+// adopt takes over what the sets of new lists hold, once there is a set.
 func (l *Learner) adopt(now time.Time) {
 	for _, of := range l.index.lists {
-		for f, set := range of.Sets {
-			if of.adopted[f] || set.Name == "" {
-				continue
-			}
-			found, err := l.sets.ListNamed([]string{set.Name})
-			l.note("adopting", err, "addresses of domain names cannot be read: those that were learned before are missing")
-			if err == nil && len(found) == 1 {
-				of.adopted[f] = true
-				l.adoptSet(of, found[0].Members, now)
-			}
+		for f := range npc.Families {
+			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.recall(of, members, now) })
+			l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
 		}
+	}
+	l.Names.read(l.index.lists)
+}
+
+// adoptOnce calls take with the members of a set, unless it was called before or there is no set.
+func (l *Learner) adoptOnce(set ipset.Set, done *bool, take func([]ipset.Element)) {
+	if *done || set.Name == "" {
+		return
+	}
+	found, err := l.sets.ListNamed([]string{set.Name})
+	l.note("adopting", err, "addresses of domain names cannot be read: those that were learned before are missing")
+	if *done = err == nil && len(found) == 1; *done {
+		take(found[0].Members)
 	}
 }
 
 // adoptSet holds the members of a set, for what is left of their time without the one that is for outages. It deletes
-// those whose time is over, and those that have no name of the list.
+// those whose time is over, which are remembered, and those that have no name of the list.
 func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time) {
 	own := newIndex(map[string]*followed{of.Key: of})
 	var facts []fact
@@ -340,17 +350,21 @@ func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time)
 	for _, m := range members {
 		a := m.Prefix.Addr()
 		left := time.Duration(m.Timeout)*time.Second - outage
-		switch matches := own.match(m.Comment); {
-		case len(of.addrs[a]) > 0:
-		case left <= 0 || len(matches) == 0:
+		matches := own.match(m.Comment)
+		if len(of.addrs[a]) > 0 {
+			continue
+		}
+		if len(matches) > 0 {
+			facts = append(facts, fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now,
+				until: now.Add(left)})
+		}
+		if left <= 0 || len(matches) == 0 {
 			l.memory.gone = append(l.memory.gone, element{of, a})
-		default:
-			f := fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now, until: now.Add(left)}
-			l.memory.hold(f)
-			facts = append(facts, f)
+		} else {
+			l.memory.hold(facts[len(facts)-1])
 		}
 	}
 	l.mu.Unlock()
-	l.Names.remember(facts)
+	l.remember(facts)
 	l.deleteGone()
 }

@@ -71,6 +71,9 @@ type Learner struct {
 	waiting waiting
 	// late are pods whose facts still wait although they are known.
 	late []netip.Addr
+	// unkept are facts that the sets of the past are to have, and forgotten is what they are to lose.
+	unkept    map[element]string // -> a name
+	forgotten []element
 	// failing holds what fails now -> how often in a row.
 	failing map[string]int
 	// wake makes Run take over what was set.
@@ -105,7 +108,7 @@ func Open(c Config) (*Learner, error) {
 
 func newLearner(c Config, s sets) *Learner {
 	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
-		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{},
+		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, unkept: map[element]string{},
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 

@@ -18,11 +18,14 @@ type List struct {
 	Names []string
 	// Sets are what the addresses go to: hash:ip with a timeout. One without a name is not there.
 	Sets [len(npc.Families)]ipset.Set
+	// Past are such sets that hold what was learned for long after it has expired, for the next Learner. No rule matches
+	// them.
+	Past [len(npc.Families)]ipset.Set
 }
 
 // equal reports whether another list is the same.
 func (l List) equal(other List) bool {
-	return l.Key == other.Key && l.Sets == other.Sets && slices.Equal(l.Names, other.Names)
+	return l.Key == other.Key && l.Sets == other.Sets && l.Past == other.Past && slices.Equal(l.Names, other.Names)
 }
 
 // name is what is held of one name of a list.
@@ -37,15 +40,19 @@ type followed struct {
 	List
 	// adopted is set when what the kernel's set had at first is held.
 	adopted [len(npc.Families)]bool
-	names   map[string]*name            // name -> its addresses
-	expand  map[string]map[string]*name // wildcard -> the names that it stands for
-	addrs   map[netip.Addr][]*held
-	order   *list.List // of *held, what was learned longest ago first
+	// recalled is set when what the set of the past had at first is remembered, and kept has what that set has by now ->
+	// until when.
+	recalled [len(npc.Families)]bool
+	kept     map[netip.Addr]time.Time
+	names    map[string]*name            // name -> its addresses
+	expand   map[string]map[string]*name // wildcard -> the names that it stands for
+	addrs    map[netip.Addr][]*held
+	order    *list.List // of *held, what was learned longest ago first
 }
 
 func newFollowed(l List) *followed {
 	return &followed{List: l, names: map[string]*name{}, expand: map[string]map[string]*name{},
-		addrs: map[netip.Addr][]*held{}, order: list.New()}
+		kept: map[netip.Addr]time.Time{}, addrs: map[netip.Addr][]*held{}, order: list.New()}
 }
 
 // until returns until when an address is held; zero if it is not.

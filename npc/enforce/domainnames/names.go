@@ -103,13 +103,13 @@ func (n *Names) isAmong(former, list string, pods map[netip.Addr][]string) bool 
 }
 
 // Elements returns a function that returns what the set of a list of names begins with: the addresses of a family that
-// were learned for it and count still.
-func (n *Names) Elements(names []string, f npc.Family) func() []ipset.Element {
+// were learned for it and count still, or all of them for the set of the past.
+func (n *Names) Elements(names []string, f npc.Family, past bool) func() []ipset.Element {
 	return func() []ipset.Element {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if r := n.remembered[Key(names)]; r != nil {
-			return r.elements(f, time.Now())
+			return r.elements(f, past, time.Now())
 		}
 		return nil
 	}
@@ -161,20 +161,48 @@ func (n *Names) Counts() Counts {
 	return Counts{}
 }
 
-// Remember records that a name that a list has is at an address, if the list is followed.
-func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) {
+// Remember records that a name that a list has is at an address, if the list is followed. It returns addresses that are
+// forgotten for that.
+func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) (forgotten []netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.remembered[list]; r != nil {
-		r.add(a, name, until)
+		return r.add(a, name, until)
+	}
+	return nil
+}
+
+// remember records facts, and returns what is forgotten for that.
+func (n *Names) remember(facts []fact) (forgotten []element) {
+	for _, f := range facts {
+		for _, a := range n.Remember(f.list.Key, f.name, f.addr, f.until) {
+			forgotten = append(forgotten, element{f.list, a})
+		}
+	}
+	return forgotten
+}
+
+// read records that the sets of lists were read, or that there are none.
+func (n *Names) read(lists map[string]*followed) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key := range lists {
+		if r := n.remembered[key]; r != nil {
+			r.read = true
+		}
 	}
 }
 
-// remember records facts that the sets took.
-func (n *Names) remember(facts []fact) {
-	for _, f := range facts {
-		n.Remember(f.list.Key, f.name, f.addr, f.until)
+// AreKnown reports whether it is known what earlier processes learned for the lists. If nothing can be learned it is.
+func (n *Names) AreKnown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.remembered {
+		if !r.read && n.failure == nil {
+			return false
+		}
 	}
+	return true
 }
 
 // NamesAt returns the domain names that an address is known to a pod of this node by, at most three, the latest first:

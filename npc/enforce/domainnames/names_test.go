@@ -125,10 +125,13 @@ func TestS113_ANewListTakesOver(t *testing.T) {
 		if !n.IsNamed(other, former.Names) {
 			t.Errorf("%s: the former list has %+v", name, n.remembered[former.Key].until)
 		}
-		got := n.Elements(next.Names, npc.IPv4)()
+		got := n.Elements(next.Names, npc.IPv4, false)()
 		if tc.want != (len(got) == 1 && got[0].Prefix.Addr() == server && got[0].Comment == "n.a.org" && got[0].Timeout == 3600+600) ||
-			len(n.Elements(next.Names, npc.IPv6)()) > 0 {
+			len(n.Elements(next.Names, npc.IPv6, false)()) > 0 {
 			t.Errorf("%s: the set begins with %+v", name, got)
+		}
+		if past := n.Elements(next.Names, npc.IPv4, true)(); tc.want != (len(past) == 2) {
+			t.Errorf("%s: the set of the past begins with %+v", name, past)
 		}
 	}
 }

@@ -18,12 +18,14 @@ const maxRemembered = 2 * maxAddressesAll
 type remembered struct {
 	until map[netip.Addr]map[string]time.Time // address -> name -> until when it counts
 	count int                                 // of names of addresses
+	read  bool                                // what the kernel had is among it
 }
 
 func newRemembered() *remembered { return &remembered{until: map[netip.Addr]map[string]time.Time{}} }
 
-// add records that a name has an address, at least until what is known already.
-func (r *remembered) add(a netip.Addr, name string, until time.Time) {
+// add records that a name has an address, at least until what is known already. It returns addresses that are forgotten
+// for that.
+func (r *remembered) add(a netip.Addr, name string, until time.Time) (forgotten []netip.Addr) {
 	of := r.until[a]
 	if of == nil {
 		of = map[string]time.Time{}
@@ -35,8 +37,9 @@ func (r *remembered) add(a netip.Addr, name string, until time.Time) {
 		r.count++
 	}
 	if r.count > maxRemembered {
-		r.forget()
+		return r.forget()
 	}
+	return nil
 }
 
 // take records what another list has of some names.
@@ -50,8 +53,8 @@ func (r *remembered) take(other *remembered, has func(name string) bool) {
 	}
 }
 
-// forget forgets the half that counted least long.
-func (r *remembered) forget() {
+// forget forgets the half that counted least long, and returns addresses of which nothing is left.
+func (r *remembered) forget() (out []netip.Addr) {
 	type named struct {
 		addr  netip.Addr
 		name  string
@@ -69,13 +72,15 @@ func (r *remembered) forget() {
 	for _, n := range all[:len(all)/2] {
 		if delete(r.until[n.addr], n.name); len(r.until[n.addr]) == 0 {
 			delete(r.until, n.addr)
+			out = append(out, n.addr)
 		}
 		r.count--
 	}
+	return out
 }
 
-// elements returns the elements of a set with the addresses of a family that count.
-func (r *remembered) elements(f npc.Family, now time.Time) (out []ipset.Element) {
+// elements returns the elements of a set with the addresses of a family that count, or of the set of the past with all.
+func (r *remembered) elements(f npc.Family, old bool, now time.Time) (out []ipset.Element) {
 	for a, names := range r.until {
 		var latest time.Time
 		comment := ""
@@ -84,9 +89,12 @@ func (r *remembered) elements(f npc.Family, now time.Time) (out []ipset.Element)
 				latest, comment = until, name
 			}
 		}
-		if npc.FamilyOf(a) == f && latest.After(now) {
-			out = append(out, ipset.Element{Entry: ipset.Addr(a),
-				Attr: ipset.Attr{Comment: comment, Timeout: seconds(latest.Sub(now) + outage)}})
+		attr := ipset.Attr{Comment: comment, Timeout: seconds(latest.Sub(now) + outage)}
+		if old {
+			attr.Timeout = seconds(past)
+		}
+		if npc.FamilyOf(a) == f && (old || latest.After(now)) {
+			out = append(out, ipset.Element{Entry: ipset.Addr(a), Attr: attr})
 		}
 	}
 	return out

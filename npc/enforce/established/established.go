@@ -44,7 +44,9 @@ type Options struct {
 	// if Bit is 0, because they began before their pod was known; 0 to keep these too.
 	Bit, LateBit uint32
 	// EndLate has the rules written by which the latter end.
-	EndLate   func()
+	EndLate func()
+	// AreKnown reports whether what connections are evaluated by is known. They are not evaluated before.
+	AreKnown  func() bool
 	Evaluator Evaluator
 	Registry  prometheus.Registerer
 	Log       *slog.Logger
@@ -53,7 +55,7 @@ type Options struct {
 // Terminator returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
 func Terminator(ctx context.Context, of Options) (*Worker, error) {
 	bit, ended := cmp.Or(of.Bit, of.LateBit), false
-	c := Config{Evaluator: of.Evaluator, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
+	c := Config{Evaluator: of.Evaluator, AreKnown: of.AreKnown, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
 	for _, f := range of.Families {
 		some, err := of.takeOverMarks(ctx, f)
 		if err != nil {

@@ -69,6 +69,10 @@ func (r *run) lookNow(first bool) {
 	if !r.due() && r.retry == 0 {
 		return
 	}
+	if !r.known() {
+		r.again.Reset(lookAgain)
+		return
+	}
 	start := time.Now()
 	switch _, err := r.look(); {
 	case err != nil:
@@ -89,7 +93,7 @@ func (r *run) lookNow(first bool) {
 
 // turnNow evaluates one connection that waits, unless all are to be looked at.
 func (r *run) turnNow() {
-	if len(r.asked) > 0 && !r.resting {
+	if len(r.asked) > 0 && !r.resting || !r.known() {
 		return
 	}
 	start := time.Now()
@@ -116,8 +120,15 @@ func (r *run) arm() {
 		r.turn.Stop()
 		return
 	}
-	r.turn.Reset(r.turns.after(time.Now(), 0))
+	pause := r.turns.after(time.Now(), 0)
+	if !r.known() {
+		pause = max(pause, lookAgain)
+	}
+	r.turn.Reset(pause)
 }
+
+// known reports whether connections can be evaluated.
+func (w *Worker) known() bool { return w.AreKnown == nil || w.AreKnown() }
 
 // burst is by how much looks may be ahead of their share without a pause.
 const burst = 100 * time.Millisecond

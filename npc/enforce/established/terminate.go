@@ -48,8 +48,10 @@ type Config struct {
 	// EndLate, if it is not nil, has the rules written by which connections end. Then only those end that began before
 	// their pod was known, and the rules are written once there are such.
 	EndLate func()
-	Metrics *Metrics
-	Log     *slog.Logger
+	// AreKnown reports whether what the Evaluator evaluates by is known; nil if it always is.
+	AreKnown func() bool
+	Metrics  *Metrics
+	Log      *slog.Logger
 }
 
 // Worker ends connections. Terminator returns one.

@@ -123,6 +123,15 @@ func (s NamesSpec) key() []string { return append([]string{"names"}, s.Names...)
 // String implements SetSpec.
 func (s NamesSpec) String() string { return "learned addresses of " + naming.Few(s.Names) }
 
+// PastNamesSpec describes the set of all addresses that were learned for domain names, also when they do not count any
+// more: connections to them go on. No rule asks for it; it is there for the next weave-npc process.
+type PastNamesSpec struct{ Names []string }
+
+func (s PastNamesSpec) key() []string { return append([]string{"names-past"}, s.Names...) }
+
+// String implements SetSpec.
+func (s PastNamesSpec) String() string { return "addresses that " + naming.Few(s.Names) + " had" }
+
 // NamedPort is the name of a port with its IP protocol number.
 type NamedPort struct {
 	Name     string

@@ -16,7 +16,7 @@ func (s *State) learned() iter.Seq2[ipset.Listing, ipset.Element] {
 	return func(yield func(ipset.Listing, ipset.Element) bool) {
 		for _, l := range s.sets {
 			for _, m := range l.Members {
-				if l.Type == ipset.HashIP && l.Timeout > 0 && !yield(l, m) {
+				if l.Type == ipset.HashIP && l.Timeout == naming.LearnedTimeout && !yield(l, m) {
 					return
 				}
 			}

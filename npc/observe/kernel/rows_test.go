@@ -11,6 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/kernelview"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
 // shop returns a state with a chain of the policies of shop, the sets that its rules match, and the local pods.
@@ -113,6 +114,8 @@ func TestNames(t *testing.T) {
 	s := described()
 	s.sets = append(s.sets, ipset.Listing{Header: ipset.Header{Set: ipset.Set{Name: "weave-z", Type: ipset.HashIP, Timeout: 600}},
 		Members: []ipset.Element{learned("203.0.113.2", "b.org", 599), learned("203.0.113.1", "b.org", 660), learned("203.0.113.2", "a.org", 900)}})
+	s.sets = append(s.sets, ipset.Listing{Header: ipset.Header{Set: ipset.Set{Name: "weave-past", Type: ipset.HashIP,
+		Timeout: naming.PastTimeout}}, Members: []ipset.Element{learned("203.0.113.3", "c.org", 999)}})
 	s.purpose.Sets["weave-z"] = controller.SetUse{Policies: []string{"sandbox"}}
 	addr := netip.MustParseAddr
 	if diff := cmp.Diff([]kernelview.NameRow{{Name: "a.org", Addr: addr("203.0.113.2"), Seconds: 300, Set: "weave-z", Policies: []string{"sandbox"}},

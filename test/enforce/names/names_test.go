@@ -137,6 +137,46 @@ func TestS108_S113_Expiry(t *testing.T) {
 	})
 }
 
+// TestS113_S114_ARestartEndsNothing kills weave-npc before and after the address of an open connection expires, and once
+// more when nobody has the address any more.
+func TestS113_S114_ARestartEndsNothing(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, byName("*.example.com"), "--domain-grace", "1s", "--established", "terminate")
+		d, open := w.Daemons[0], []net.Conn{}
+		connect := func(name string, family int) netip.Addr {
+			t.Helper()
+			a := mustLookUp(t, w, "udp", name, family)
+			c, err := w.Hosts["web"].DialContext(t.Context(), "tcp", netip.AddrPortFrom(a, echoPort).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			open = append(open, c)
+			return a
+		}
+		a := connect("n1.example.com.", 4)
+		await.Within(t, e2e.Timeout, func() bool { return dial(w.Hosts["web"], a) != nil },
+			func() string { return "it does not expire\n" + w.State() })
+		connect("n2.example.com.", 6)
+		for range 2 {
+			d.Kill(t)
+			time.Sleep(3 * time.Second) // the TTL of a second and the grace period
+			d.Start(t)
+			d.AwaitReady(t)
+			time.Sleep(await.Scaled(time.Second)) // connections are looked at twice
+			for i, c := range open {
+				if !echo(c) {
+					t.Errorf("connection %d is ended\n%s", i, w.State())
+				}
+			}
+			reaches(t, w, a, false)
+		}
+		w.Apply(t, w.Objects(e2e.Do(base(), byName("*.example.org"))))
+		await.Within(t, e2e.Timeout, func() bool { return !echo(open[0]) && !echo(open[1]) },
+			func() string { return "a connection stays whose names are gone\n" + w.State() })
+	})
+}
+
 // TestS113_AnEditKeepsWhatWasLearned adds a name to a policy and removes one: what the others have stays reachable all
 // the time, and its connections stay.
 func TestS113_AnEditKeepsWhatWasLearned(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/alive"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/established"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 )
@@ -65,7 +66,7 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	}
 	terminator, err := established.Terminator(ctx, established.Options{Families: d.families, Backend: d.backend,
 		Bit: d.config.TerminateMark, LateBit: d.config.LateMark, EndLate: d.controller.Planner().EndLate,
-		Evaluator: d.controller.Lookup(), Registry: d.registry, Log: d.log})
+		AreKnown: controller.NamesOf(d.controller).AreKnown, Evaluator: d.controller.Lookup(), Registry: d.registry, Log: d.log})
 	if err != nil {
 		return err
 	}

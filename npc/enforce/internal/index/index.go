@@ -32,8 +32,9 @@ type Config struct {
 	Booted func() time.Time
 	// MaxListSize is the most namespaces that a list has.
 	MaxListSize int
-	// Learned returns what returns the addresses of a family that were learned for a list of domain names.
-	Learned func([]string, npc.Family) func() []ipset.Element
+	// Learned returns what returns the addresses of a family that were learned for a list of domain names, also those
+	// that do not count any more if past is set.
+	Learned func(names []string, f npc.Family, past bool) func() []ipset.Element
 }
 
 // maxListed is how many namespaces a list of their sets may have. A packet that no member holds asks them all, one

@@ -38,6 +38,7 @@ type Sets struct {
 type fixedSets struct {
 	id     string
 	sets   [len(npc.Families)]*dataplane.Set // nil for a family that they are not of
+	past   [len(npc.Families)]*dataplane.Set // of domain names: what was learned, for the next process
 	owners owners
 }
 
@@ -94,7 +95,7 @@ func (x *Sets) Deprovision(p Provisioned, users ...*dataplane.Owner) {
 			continue
 		}
 		delete(x.fixed, of.id)
-		for _, set := range of.sets {
+		for _, set := range slices.Concat(of.sets[:], of.past[:]) {
 			if set != nil {
 				set.Drop()
 			}
@@ -114,9 +115,12 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 				ipset.Attr{Comment: iptables.Comment(spec.About(e)), NoMatch: e.NoMatch})
 		}
 	case rules.NamesSpec:
+		past := rules.PastNamesSpec(spec)
 		for f, t := range x.tables {
 			of := ipset.Set{Name: s.Name(t.Family), Type: ipset.HashIP, Timeout: naming.LearnedTimeout}
-			out.sets[f] = t.Sets.AddExpiring(of, spec.String(), x.config.Learned(spec.Names, t.Family))
+			out.sets[f] = t.Sets.AddExpiring(of, spec.String(), x.config.Learned(spec.Names, t.Family, false))
+			of.Name, of.Timeout = rules.NewSet(past).Name(t.Family), naming.PastTimeout
+			out.past[f] = t.Sets.AddExpiring(of, past.String(), x.config.Learned(spec.Names, t.Family, true))
 		}
 	case rules.UnionSpec:
 		for f, t := range x.tables {

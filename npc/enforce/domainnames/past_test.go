@@ -1,0 +1,48 @@
+package domainnames
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
+)
+
+// TestS113_TheNextLearnerKnowsThePast: what has expired before, what expires while no Learner runs, and what is
+// forgotten. What was learned is not known before the sets were read.
+func TestS113_TheNextLearnerKnowsThePast(t *testing.T) {
+	d := newDesk(t)
+	lists := twoLists()
+	lists[0].Past = setsOf("past")
+	d.sets.sets["past4"], d.sets.sets["past6"] = map[netip.Addr]ipset.Attr{}, map[netip.Addr]ipset.Attr{}
+	d.Follow(lists)
+	d.take(ends()[0][1], answer(t, "a.x", "a.x A 10.9.0.1 30"))
+	d.pass(2 * time.Minute)
+	d.wants("one is over", "one4", "", "past4", "10.9.0.1 a.x 2073480")
+	d.take(ends()[0][1], answer(t, "k.d", "k.d A 10.9.0.2 30"))
+	next := newDesk(t)
+	next.sets.sets, next.now = d.sets.sets, d.now
+	next.Follow(lists)
+	if next.Names.AreKnown() {
+		t.Error("it is known before the sets are read")
+	}
+	for _, attr := range d.sets.sets {
+		for a, of := range attr {
+			of.Timeout = min(of.Timeout, 500) // longer than the entry counts
+			attr[a] = of
+		}
+	}
+	next.pass(0)
+	next.wants("all is over", "one4", "")
+	for _, a := range []string{"10.9.0.1", "10.9.0.2"} {
+		if len(next.Names.remembered["one"].until[netip.MustParseAddr(a)]) == 0 {
+			t.Errorf("%s is not remembered", a)
+		}
+	}
+	if !next.Names.AreKnown() {
+		t.Error("it is not known after the sets are read")
+	}
+	next.forgotten = []element{{next.index.lists["one"], netip.MustParseAddr("10.9.0.1")}}
+	next.deleteGone()
+	next.wants("one is forgotten", "past4", "10.9.0.2 k.d 2073600")
+}
