@@ -1,6 +1,7 @@
 package domainnames
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -38,7 +39,7 @@ func (l *Learner) keepPast(now time.Time) {
 	}
 	known := l.unkept
 	l.unkept, l.forgotten = map[element]string{}, nil
-	ops := append(add.ops, remove.ops...)
+	ops := slices.Concat(add.ops, remove.ops)
 	if len(ops) == 0 {
 		return
 	}
