@@ -8,7 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/members"
-	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/moves"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/steps"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -52,7 +52,7 @@ type planner struct {
 	postponed map[string]bool
 	tx        *Transaction
 	// moves are the members that are moved from one chain to another.
-	moves moves.Moves[*Chain]
+	moves steps.Moves[*Chain]
 	// leading is set if local pods leave the rules that evaluate them only after the rules are written, so that the
 	// jumps there stay until then.
 	leading bool

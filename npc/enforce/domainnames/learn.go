@@ -11,13 +11,16 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames/internal/nfqueue"
 )
 
 // evaluated is a packet with its verdict, which depends on whether the sets take its facts.
 type evaluated struct {
-	decision
-	flow  flow
-	facts []fact
+	id      uint32
+	verdict verdict
+	reset   []byte // what replaces the packet, if the verdict is that
+	flow    flow
+	facts   []fact
 	// malformed is set if no pod can read the packet either.
 	malformed bool
 }
@@ -27,7 +30,7 @@ type evaluated struct {
 func (l *Learner) read() error {
 	var packets [][]byte
 	var ids []uint32
-	err := l.queue.receive(func(id uint32, raw []byte) {
+	err := l.queue.Receive(func(id uint32, raw []byte) {
 		packets, ids = append(packets, bytes.Clone(raw)), append(ids, id)
 	})
 	now := time.Now()
@@ -40,7 +43,7 @@ func (l *Learner) read() error {
 		batch[i] = l.evaluate(raw, now)
 		batch[i].id = ids[i]
 	}
-	l.note("verdicts", l.queue.decide(l.learn(batch, now)), "DNS answers get no verdicts")
+	l.note("verdicts", l.queue.Decide(l.learn(batch, now)), "DNS answers get no verdicts")
 	l.deleteGone()
 	return err
 }
@@ -123,7 +126,7 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 }
 
 // learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts.
-func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []decision) {
+func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.Decision) {
 	var facts []fact
 	for _, e := range batch {
 		facts = append(facts, e.facts...)
@@ -143,7 +146,7 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []decision)
 		if e.verdict == reset {
 			counts.Resets++
 		}
-		decisions = append(decisions, e.decision)
+		decisions = append(decisions, nfqueue.Decision{ID: e.id, Drop: e.verdict == drop, Replace: e.reset})
 	}
 	l.mu.Lock()
 	l.counts.Answers += uint64(len(batch))
@@ -253,12 +256,13 @@ func (l *Learner) hold(facts []fact, refused map[element]bool) {
 		}
 	}
 	l.mu.Unlock()
-	l.remember(taken)
+	l.past.remember(taken)
 }
 
 // deleteGone deletes what is held no longer from the sets, and brings those of the past up to date.
 func (l *Learner) deleteGone() {
-	l.keepPast(time.Now())
+	l.note("past", l.past.keep(l.index.lists, time.Now()),
+		"the kernel does not keep which addresses domain names had: connections may end at a restart")
 	l.mu.Lock()
 	gone := l.memory.takeGone()
 	l.mu.Unlock()
@@ -322,7 +326,7 @@ func (l *Learner) follow(lists []List) {
 func (l *Learner) adopt(now time.Time) {
 	for _, of := range l.index.lists {
 		for f := range npc.Families {
-			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.recall(of, members, now) })
+			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.past.recall(of, members, now) })
 			l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
 		}
 	}
@@ -365,6 +369,6 @@ func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time)
 		}
 	}
 	l.mu.Unlock()
-	l.remember(facts)
+	l.past.remember(facts)
 	l.deleteGone()
 }

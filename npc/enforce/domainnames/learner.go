@@ -12,6 +12,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames/internal/nfqueue"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
@@ -64,16 +65,14 @@ type sets interface {
 type Learner struct {
 	Config
 	sets    sets
-	queue   *queue
+	queue   *nfqueue.Queue
 	copies  copies
 	index   index
 	streams *streams
 	waiting waiting
 	// late are pods whose facts still wait although they are known.
 	late []netip.Addr
-	// unkept are facts that the sets of the past are to have, and forgotten is what they are to lose.
-	unkept    map[element]string // -> a name
-	forgotten []element
+	past pastSets
 	// failing holds what fails now -> how often in a row.
 	failing map[string]int
 	// wake makes Run take over what was set.
@@ -92,13 +91,13 @@ func Open(c Config) (*Learner, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "opening the sets of domain names")
 	}
-	q, err := openQueue(c.Queue, false)
+	q, err := nfqueue.Open(c.Queue, false)
 	if err != nil {
 		_ = conn.Close()
 		return nil, errors.Wrap(err, "opening the queue of DNS answers")
 	}
 	l := newLearner(c, conn)
-	l.queue, l.wake = q, q.wake
+	l.queue, l.wake = q, q.Wake
 	if err := l.copies.open(c.Group); err != nil {
 		l.Log.Warn(unheard, "err", err)
 	}
@@ -108,7 +107,7 @@ func Open(c Config) (*Learner, error) {
 
 func newLearner(c Config, s sets) *Learner {
 	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
-		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, unkept: map[element]string{},
+		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, past: newPastSets(s, c.Names),
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 
@@ -131,7 +130,7 @@ func (l *Learner) why() error {
 // Run reads the queue until the context ends. It returns no error: it retries what fails.
 func (l *Learner) Run(ctx context.Context) error {
 	defer func() {
-		l.queue.close()
+		l.queue.Close()
 		l.copies.close()
 		_ = l.sets.Close() // what does not close harms nothing
 	}()
@@ -139,25 +138,25 @@ func (l *Learner) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-l.Names.Asked():
 	}
-	defer context.AfterFunc(ctx, l.queue.wake)()
+	defer context.AfterFunc(ctx, l.queue.Wake)()
 	for next := time.Now(); ctx.Err() == nil; {
 		if now := time.Now(); !now.Before(next) {
 			l.tick(now)
 			next = now.Add(every)
 		}
-		l.queue.until(next)
+		l.queue.Until(next)
 		if ctx.Err() != nil { // what woke the queue before may have been overwritten
 			break
 		}
-		bound := l.queue.bound
+		bound := l.queue.Bound
 		if l.Names.inputs.pending() {
-			l.queue.wake()
+			l.queue.Wake()
 		}
 		if err := l.read(); err != nil {
 			l.note("reading", err, "DNS answers are not learned")
 			time.Sleep(every) // it would fail again at once
 		}
-		if l.queue.bound && !bound {
+		if l.queue.Bound && !bound {
 			next = time.Now()
 		}
 	}
@@ -170,11 +169,11 @@ func (l *Learner) tick(now time.Time) {
 	late := l.late
 	l.late = nil
 	l.arrive(late, now)
-	l.note("queue", l.queue.refused, "DNS answers are not learned")
-	if !l.queue.bound {
-		if l.queue.refused != nil {
-			l.status(l.queue.refused)
-			l.note("asking", l.queue.bind(), "the queue of DNS answers cannot be asked for")
+	l.note("queue", l.queue.Refused, "DNS answers are not learned")
+	if !l.queue.Bound {
+		if l.queue.Refused != nil {
+			l.status(l.queue.Refused)
+			l.note("asking", l.queue.Bind(), "the queue of DNS answers cannot be asked for")
 		}
 	} else {
 		err := l.sets.Apply(l.renewal())
@@ -190,7 +189,7 @@ func (l *Learner) tick(now time.Time) {
 	l.streams.expire(now)
 	l.note("copies", l.overhear(now), unheard)
 	l.copies.retry()
-	lost := l.queue.dropped()
+	lost := l.queue.Dropped()
 	l.mu.Lock()
 	l.counts.Lost = lost
 	l.memory.expire(now)

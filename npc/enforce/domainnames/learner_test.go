@@ -125,7 +125,8 @@ func (d *desk) batch(raw ...[]byte) string {
 		batch = append(batch, d.evaluate(r, d.now))
 	}
 	var out []string
-	for _, v := range d.learn(batch, d.now) {
+	d.learn(batch, d.now)
+	for _, v := range batch {
 		out = append(out, [...]string{"accept", "drop", "reset"}[v.verdict])
 	}
 	d.deleteGone()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames/internal/nfqueue"
 )
 
 const (
@@ -81,8 +83,8 @@ func (t *latest) add(of lookup) {
 // copies are answers that are not held, which the kernel copied. They are read before names are reported, so that the name
 // of a connection that follows its answer at once is known.
 type copies struct {
-	mu    sync.Mutex // guards group
-	group *queue     // nil if there is none
+	mu    sync.Mutex     // guards group
+	group *nfqueue.Queue // nil if there is none
 }
 
 // unheard is what follows if copies cannot be read.
@@ -90,7 +92,7 @@ const unheard = "names that no policy has are missing in reports of connections"
 
 func (c *copies) open(number uint16) (err error) {
 	if number != 0 {
-		c.group, err = openQueue(number, true)
+		c.group, err = nfqueue.Open(number, true)
 	}
 	return err
 }
@@ -102,18 +104,18 @@ func (c *copies) read(handle func(raw []byte)) error {
 	if c.group == nil {
 		return nil
 	}
-	if err := c.group.drain(func(_ uint32, raw []byte) { handle(raw) }); err != nil {
+	if err := c.group.Drain(func(_ uint32, raw []byte) { handle(raw) }); err != nil {
 		return err
 	}
-	return c.group.refused
+	return c.group.Refused
 }
 
 // retry asks for the group again if another process held it.
 func (c *copies) retry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.group != nil && c.group.refused != nil {
-		_ = c.group.bind() // read has the answer
+	if c.group != nil && c.group.Refused != nil {
+		_ = c.group.Bind() // read has the answer
 	}
 }
 
@@ -121,7 +123,7 @@ func (c *copies) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.group != nil {
-		c.group.close()
+		c.group.Close()
 		c.group = nil
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/domainnames/internal/nfqueue"
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -515,9 +516,9 @@ func TestS114_NoAnswerPassesBeforeTheListsAreKnown(t *testing.T) {
 // TestAQueueThatAnotherHolds is waited for, and the sets do not say meanwhile that it is read.
 func TestAQueueThatAnotherHolds(t *testing.T) {
 	w := newWire(t, lab.NFT)
-	var other *queue
+	var other *nfqueue.Queue
 	w.in(w.node.Host, func() (err error) {
-		other, err = openQueue(number, false)
+		other, err = nfqueue.Open(number, false)
 		return err
 	})
 	var log logBuffer
@@ -540,7 +541,7 @@ func TestAQueueThatAnotherHolds(t *testing.T) {
 	if n := shown(); n > 0 {
 		t.Errorf("the sets have %d networks", n)
 	}
-	other.close()
+	other.Close()
 	await.That(t, "taking it over", func() bool { return l.why() == nil && shown() == 4 })
 	if err := ask(w.dial("udp", npc.IPv4), npc.IPv4, "n1.d"); err != nil || len(w.members()) != 1 {
 		t.Errorf("%v, members %v", err, w.members())
@@ -572,7 +573,7 @@ func TestS113_AFloodIsCounted(t *testing.T) {
 			w := newWire(t, lab.NFT)
 			l := w.open(io.Discard)
 			if buffer > 0 {
-				_ = l.queue.raw.Control(func(fd uintptr) {
+				_ = l.queue.Conn.Control(func(fd uintptr) {
 					if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, buffer); err != nil {
 						t.Error(err)
 					}
@@ -585,7 +586,7 @@ func TestS113_AFloodIsCounted(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				return l.queue.dropped() > 0
+				return l.queue.Dropped() > 0
 			})
 			w.run(l)
 			await.That(t, "emptying it", func() bool { return l.snapshot().Answers > 0 && l.snapshot().Lost > 0 })

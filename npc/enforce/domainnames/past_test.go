@@ -42,7 +42,7 @@ func TestS113_TheNextLearnerKnowsThePast(t *testing.T) {
 	if !next.Names.AreKnown() {
 		t.Error("it is not known after the sets are read")
 	}
-	next.forgotten = []element{{next.index.lists["one"], netip.MustParseAddr("10.9.0.1")}}
+	next.past.forgotten = []element{{next.index.lists["one"], netip.MustParseAddr("10.9.0.1")}}
 	next.deleteGone()
 	next.wants("one is forgotten", "past4", "10.9.0.2 k.d 2073600")
 }

@@ -53,7 +53,7 @@ func (r *remembered) take(other *remembered, has func(name string) bool) {
 	}
 }
 
-// forget forgets the half that counted least long, and returns addresses of which nothing is left.
+// forget forgets the half that counted least long, and returns the addresses that have no name left.
 func (r *remembered) forget() (out []netip.Addr) {
 	type named struct {
 		addr  netip.Addr

@@ -55,7 +55,8 @@ type Options struct {
 // Terminator returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
 func Terminator(ctx context.Context, of Options) (*Worker, error) {
 	bit, ended := cmp.Or(of.Bit, of.LateBit), false
-	c := Config{Evaluator: of.Evaluator, AreKnown: of.AreKnown, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
+	c := Config{Evaluator: of.Evaluator, AreKnown: of.AreKnown, Bit: bit, Log: of.Log,
+		MaxPinned: conntrack.MaxEntries() / pinnedShare}
 	for _, f := range of.Families {
 		some, err := of.takeOverMarks(ctx, f)
 		if err != nil {

@@ -88,8 +88,8 @@ const AliveTimeout = 5
 // LearnedTimeout is the number of seconds after which learned addresses leave their sets that were given no other.
 const LearnedTimeout = 600
 
-// PastTimeout is the number of seconds for which it is known that an address was learned, in days of which connections
-// may outlast its time. The kernel takes at most 24 days and some hours.
+// PastTimeout is how long the kernel keeps that an address was learned, in seconds: connections to it may outlast its
+// time. The kernel takes at most 24 days and some hours.
 const PastTimeout = 24 * 24 * 3600
 
 // DefaultAllow returns the name, without prefix and family, of the set of the local pods that no policy isolates in a

@@ -66,7 +66,8 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	}
 	terminator, err := established.Terminator(ctx, established.Options{Families: d.families, Backend: d.backend,
 		Bit: d.config.TerminateMark, LateBit: d.config.LateMark, EndLate: d.controller.Planner().EndLate,
-		AreKnown: controller.NamesOf(d.controller).AreKnown, Evaluator: d.controller.Lookup(), Registry: d.registry, Log: d.log})
+		AreKnown: controller.NamesOf(d.controller).AreKnown, Evaluator: d.controller.Lookup(), Registry: d.registry,
+		Log: d.log})
 	if err != nil {
 		return err
 	}

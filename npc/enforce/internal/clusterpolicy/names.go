@@ -154,7 +154,8 @@ func (p *enforced) hasNames() bool {
 
 // listOf returns a list of names with its sets.
 func listOf(key string, spec rules.NamesSpec) domainnames.List {
-	l, set, past := domainnames.List{Key: key, Names: spec.Names}, rules.NewSet(spec), rules.NewSet(rules.PastNamesSpec(spec))
+	l := domainnames.List{Key: key, Names: spec.Names}
+	set, past := rules.NewSet(spec), rules.NewSet(rules.PastNamesSpec(spec))
 	for f := range npc.Families {
 		l.Sets[f] = ipset.Set{Name: set.Name(npc.Family(f)), Type: ipset.HashIP, Family: naming.IPSet(npc.Family(f)),
 			Timeout: naming.LearnedTimeout}

@@ -1,13 +1,4 @@
-// Package moves knows which entries a plan moves from one chain to another.
-//
-// A pod must be found in one of them at any moment, with its rules: so it is added to sets from the rules up to the
-// root, and deleted from them from the root down to the rules.
-//
-//	var m moves.Moves[*Chain]
-//	before, after := m.Enter(next, npc.Ingress, unready, entries) // of the rules
-//	m.Leave(former)
-//	m.Needs(former, false) // true: its rules stay until the entries have left
-package moves
+package steps
 
 import (
 	"github.com/weave-npc/weave-npc/ipset"
@@ -16,6 +7,9 @@ import (
 
 // Moves are the entries of a plan that come to chains and leave chains. The zero Moves are those of no entries, as most
 // plans have.
+//
+// A pod must be found in one of the chains at any moment, with its rules: so it is added to sets from the rules up to
+// the root, and deleted from them from the root down to the rules.
 type Moves[C comparable] struct {
 	// late are the entries that are added to a set of the dispatch tree only after the rules are written.
 	late map[lateEntry]struct{}

@@ -1,4 +1,10 @@
-package domainnames
+// Package nfqueue reads the packets that rules with the target NFQUEUE queue or that rules with the target NFLOG copy,
+// and gives those of a queue their verdicts.
+//
+//	q, err := nfqueue.Open(number, false)
+//	err = q.Receive(func(id uint32, packet []byte) { ... })
+//	err = q.Decide([]nfqueue.Decision{{ID: id}})
+package nfqueue
 
 import (
 	"bufio"
@@ -55,19 +61,20 @@ const (
 	netfilterAccept = 1
 )
 
-// queue is a queue of packets that rules with the target NFQUEUE send here, or a group of those that rules with the
-// target NFLOG copy, in the network namespace of the thread that opened it. One goroutine at a time may use it, wake
+// Queue is a queue of packets that rules with the target NFQUEUE send here, or a group of those that rules with the
+// target NFLOG copy, in the network namespace of the thread that opened it. One goroutine at a time may use it, Wake
 // excepted.
-type queue struct {
+type Queue struct {
 	number uint16
 	copies bool // it is a group
 	socket *os.File
-	raw    syscall.RawConn
-	seq    uint32
-	in     []byte
-	bound  bool
-	// why the queue is not bound; nil while the kernel has not answered.
-	refused error
+	// Conn is its socket.
+	Conn syscall.RawConn
+	seq  uint32
+	in   []byte
+	// Bound is set once the kernel has given the queue, and Refused is why it is not; nil while the kernel has not answered.
+	Bound   bool
+	Refused error
 	// counts is what the kernel counts of its queues; nil if it shows none, and for a group.
 	counts *os.File
 	port   uint32 // the socket's number there
@@ -75,21 +82,21 @@ type queue struct {
 	lost uint64
 }
 
-// openQueue opens a queue and asks for it, or a group of copies.
-func openQueue(number uint16, copies bool) (*queue, error) {
+// Open opens a queue, or a group of copies, and asks for it.
+func Open(number uint16, copies bool) (*Queue, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket")
 	}
-	q := &queue{number: number, copies: copies, socket: os.NewFile(uintptr(fd), "nfqueue"), in: make([]byte, largestDatagram)}
+	q := &Queue{number: number, copies: copies, socket: os.NewFile(uintptr(fd), "nfqueue"), in: make([]byte, largestDatagram)}
 	if err := q.setUp(fd); err != nil {
-		q.close()
+		q.Close()
 		return nil, err
 	}
 	return q, nil
 }
 
-func (q *queue) setUp(fd int) (err error) {
+func (q *Queue) setUp(fd int) (err error) {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return errors.Wrap(err, "binding a netlink socket")
 	}
@@ -105,10 +112,10 @@ func (q *queue) setUp(fd int) (err error) {
 	if address, err := unix.Getsockname(fd); err == nil {
 		q.port = address.(*unix.SockaddrNetlink).Pid
 	}
-	if q.raw, err = q.socket.SyscallConn(); err != nil {
+	if q.Conn, err = q.socket.SyscallConn(); err != nil {
 		return errors.Wrap(err, "preparing a netlink socket")
 	}
-	if err := q.bind(); err != nil {
+	if err := q.Bind(); err != nil {
 		return err
 	}
 	if !q.copies { // the first message loads the module that has the file
@@ -117,25 +124,26 @@ func (q *queue) setUp(fd int) (err error) {
 	return nil
 }
 
-func (q *queue) close() {
+// Close closes the queue.
+func (q *Queue) Close() {
 	_ = q.socket.Close()
 	if q.counts != nil {
 		_ = q.counts.Close()
 	}
 }
 
-// bind asks the kernel for the queue. The answer comes with receive.
-func (q *queue) bind() error {
+// Bind asks the kernel for the queue. The answer comes with Receive or Drain.
+func (q *Queue) Bind() error {
 	q.seq++
 	b := q.configuration()
 	err := q.send(finish(b, 0))
 	if err == nil {
-		q.refused = nil
+		q.Refused = nil
 	}
 	return errors.Wrapf(err, "asking for %s", q)
 }
 
-func (q *queue) configuration() []byte {
+func (q *Queue) configuration() []byte {
 	if q.copies {
 		b := q.message(nil, msgCopy|1, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
 		b = appendAttr(b, configCommand, []byte{commandBind})
@@ -148,7 +156,7 @@ func (q *queue) configuration() []byte {
 	return appendAttr(b, configLength, binary.BigEndian.AppendUint32(nil, queueLength))
 }
 
-func (q *queue) module() string {
+func (q *Queue) module() string {
 	if q.copies {
 		return "log"
 	}
@@ -156,7 +164,7 @@ func (q *queue) module() string {
 }
 
 // String names the queue in texts.
-func (q *queue) String() string {
+func (q *Queue) String() string {
 	if q.copies {
 		return fmt.Sprintf("NFLOG group %d", q.number)
 	}
@@ -164,7 +172,7 @@ func (q *queue) String() string {
 }
 
 // message appends the beginning of a message.
-func (q *queue) message(b []byte, kind, flags uint16) []byte {
+func (q *Queue) message(b []byte, kind, flags uint16) []byte {
 	b = binary.NativeEndian.AppendUint32(b, 0)
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = binary.NativeEndian.AppendUint16(b, flags)
@@ -189,8 +197,8 @@ func appendAttr(b []byte, kind uint16, value []byte) []byte {
 	return b
 }
 
-func (q *queue) send(b []byte) (err error) {
-	failed := q.raw.Write(func(fd uintptr) bool {
+func (q *Queue) send(b []byte) (err error) {
+	failed := q.Conn.Write(func(fd uintptr) bool {
 		err = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		return !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN)
 	})
@@ -200,17 +208,17 @@ func (q *queue) send(b []byte) (err error) {
 	return err
 }
 
-// until sets when receive returns if nothing comes.
-func (q *queue) until(t time.Time) { _ = q.socket.SetReadDeadline(t) }
+// Until sets when Receive returns if nothing comes.
+func (q *Queue) Until(t time.Time) { _ = q.socket.SetReadDeadline(t) }
 
-// wake makes receive return. Any goroutine may call it.
-func (q *queue) wake() { q.until(time.Unix(1, 0)) }
+// Wake makes Receive return. Any goroutine may call it.
+func (q *Queue) Wake() { q.Until(time.Unix(1, 0)) }
 
-// receive waits for packets, and calls handle with each, at most atOnce, until there are no more. A packet that the
+// Receive waits for packets, and calls handle with each, at most atOnce, until there are no more. A packet that the
 // kernel cut short is nil. What handle gets is valid until it returns.
-func (q *queue) receive(handle func(id uint32, packet []byte)) error {
+func (q *Queue) Receive(handle func(id uint32, packet []byte)) error {
 	var err error
-	waited := q.raw.Read(func(fd uintptr) (any bool) {
+	waited := q.Conn.Read(func(fd uintptr) (any bool) {
 		any, err = q.some(int(fd), handle)
 		return any || err != nil
 	})
@@ -220,9 +228,9 @@ func (q *queue) receive(handle func(id uint32, packet []byte)) error {
 	return errors.Wrap(err, "receiving from the kernel")
 }
 
-// drain does the same without waiting, for all packets that wait.
-func (q *queue) drain(handle func(id uint32, packet []byte)) (err error) {
-	failed := q.raw.Control(func(fd uintptr) {
+// Drain does the same without waiting, for all packets that wait.
+func (q *Queue) Drain(handle func(id uint32, packet []byte)) (err error) {
+	failed := q.Conn.Control(func(fd uintptr) {
 		for more := true; more && err == nil; {
 			more, err = q.some(int(fd), handle)
 		}
@@ -231,7 +239,7 @@ func (q *queue) drain(handle func(id uint32, packet []byte)) (err error) {
 }
 
 // some reads some packets, and reports whether there were any.
-func (q *queue) some(fd int, handle func(id uint32, packet []byte)) (any bool, err error) {
+func (q *Queue) some(fd int, handle func(id uint32, packet []byte)) (any bool, err error) {
 	for n := range atOnce {
 		size, from, err := unix.Recvfrom(fd, q.in, unix.MSG_TRUNC)
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
@@ -252,7 +260,7 @@ func (q *queue) some(fd int, handle func(id uint32, packet []byte)) (any bool, e
 }
 
 // dispatch reads the messages of a datagram.
-func (q *queue) dispatch(b []byte, handle func(id uint32, packet []byte)) {
+func (q *Queue) dispatch(b []byte, handle func(id uint32, packet []byte)) {
 	for len(b) >= headerLen {
 		size := int(binary.NativeEndian.Uint32(b))
 		if size < headerLen || size > len(b) {
@@ -260,7 +268,7 @@ func (q *queue) dispatch(b []byte, handle func(id uint32, packet []byte)) {
 		}
 		body := b[headerLen:size]
 		switch kind := binary.NativeEndian.Uint16(b[4:]); {
-		case kind == unix.NLMSG_ERROR && binary.NativeEndian.Uint32(b[8:]) == q.seq && !q.bound && len(body) >= 4:
+		case kind == unix.NLMSG_ERROR && binary.NativeEndian.Uint32(b[8:]) == q.seq && !q.Bound && len(body) >= 4:
 			q.answered(int32(binary.NativeEndian.Uint32(body)))
 		case (kind == msgPacket || kind == msgCopy && q.copies) && len(body) >= nfgenLen:
 			q.packet(body[nfgenLen:], handle)
@@ -269,22 +277,22 @@ func (q *queue) dispatch(b []byte, handle func(id uint32, packet []byte)) {
 	}
 }
 
-// answered takes the answer to bind.
-func (q *queue) answered(code int32) {
+// answered takes the answer to Bind.
+func (q *Queue) answered(code int32) {
 	switch errno := unix.Errno(-code); {
 	case code == 0:
-		q.bound = true
+		q.Bound = true
 	case errno == unix.EPERM || errno == unix.EBUSY:
-		q.refused = errors.Wrapf(errno, "another process holds %s, or CAP_NET_ADMIN is missing", q)
+		q.Refused = errors.Wrapf(errno, "another process holds %s, or CAP_NET_ADMIN is missing", q)
 	case errno == unix.EINVAL:
-		q.refused = errors.Wrapf(errno, "the kernel has no %s: nfnetlink_%s is missing", q, q.module())
+		q.Refused = errors.Wrapf(errno, "the kernel has no %s: nfnetlink_%s is missing", q, q.module())
 	default:
-		q.refused = errors.Wrapf(errno, "asking for %s", q)
+		q.Refused = errors.Wrapf(errno, "asking for %s", q)
 	}
 }
 
 // packet reads the attributes of a packet.
-func (q *queue) packet(b []byte, handle func(id uint32, packet []byte)) {
+func (q *Queue) packet(b []byte, handle func(id uint32, packet []byte)) {
 	var id uint32
 	var payload []byte
 	known, cut, content := false, false, uint16(attrPayload)
@@ -317,22 +325,22 @@ func (q *queue) packet(b []byte, handle func(id uint32, packet []byte)) {
 	}
 }
 
-// decision is the verdict of one packet.
-type decision struct {
-	id      uint32
-	verdict verdict
-	reset   []byte // what replaces the packet, if the verdict is that
+// Decision is the verdict of one packet: it is accepted unless Drop is set.
+type Decision struct {
+	ID      uint32
+	Drop    bool
+	Replace []byte // what is sent on in place of the packet; nil for itself
 }
 
-// decide gives verdicts to the packets that wait, in their order. The kernel sends an accepted packet on behind the
+// Decide gives verdicts to the packets that wait, in their order. The kernel sends an accepted packet on behind the
 // table whose rule queued it: the rest of that table's chain does not see it.
-func (q *queue) decide(decisions []decision) error {
+func (q *Queue) Decide(decisions []Decision) error {
 	if len(decisions) == 0 {
 		return nil
 	}
 	plain := true
 	for _, d := range decisions {
-		plain = plain && d.verdict == accept
+		plain = plain && !d.Drop && d.Replace == nil
 	}
 	var b []byte
 	if plain { // stands for all that wait up to this one
@@ -345,21 +353,21 @@ func (q *queue) decide(decisions []decision) error {
 	return errors.Wrap(q.send(b), "sending verdicts")
 }
 
-func (q *queue) verdict(b []byte, kind uint16, d decision) []byte {
+func (q *Queue) verdict(b []byte, kind uint16, d Decision) []byte {
 	start, code := len(b), uint32(netfilterAccept)
-	if d.verdict == drop {
+	if d.Drop {
 		code = netfilterDrop
 	}
 	b = q.message(b, kind, unix.NLM_F_REQUEST)
-	b = appendAttr(b, attrVerdict, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, code), d.id))
-	if d.verdict == reset {
-		b = appendAttr(b, attrPayload, d.reset)
+	b = appendAttr(b, attrVerdict, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, code), d.ID))
+	if d.Replace != nil {
+		b = appendAttr(b, attrPayload, d.Replace)
 	}
 	return finish(b, start)
 }
 
-// dropped returns how many packets the kernel dropped because too many waited.
-func (q *queue) dropped() uint64 {
+// Dropped returns how many packets the kernel dropped because too many waited.
+func (q *Queue) Dropped() uint64 {
 	total := q.lost
 	if q.counts == nil {
 		return total
