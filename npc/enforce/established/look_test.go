@@ -1,12 +1,14 @@
 package established
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
@@ -110,6 +113,30 @@ func TestS95_ALookEndsWhatIsDeniedAndNothingElse(t *testing.T) {
 	c.DeletePolicy("shop", "app4", "")
 	look("the other one, too", counts{restored: 100})
 	look("and nothing is left", counts{})
+}
+
+// TestS113_NothingEndsBeforeDomainNamesAreKnown: what is denied ends once they are.
+func TestS113_NothingEndsBeforeDomainNamesAreKnown(t *testing.T) {
+	c := node(t)
+	open(t, 0)
+	enter(t, podAddr(500), podAddr(0), 1)
+	w, reader := newWorker(t, c), newWorker(t, c)
+	var known atomic.Bool
+	w.AreKnown = known.Load
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	w.Ask()
+	time.Sleep(3 * lookAgain)
+	if n := marked(t, reader); n > 0 {
+		t.Errorf("%d are marked too early", n)
+	}
+	known.Store(true)
+	await.That(t, "ending a denied connection", func() bool { return marked(t, reader) == 1 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestS95_FromLocalPodsAndToThem connections end. Those between other nodes' pods are these nodes' affair.
