@@ -22,10 +22,12 @@ func TestS110_NamesOfOthers(t *testing.T) {
 		Authorities: []dnsmessage.Resource{resource(t, "a.x A 10.9.0.1 60")},
 		Additionals: []dnsmessage.Resource{resource(t, "a.x A 10.9.0.1 60")}}
 	for what, message := range map[string][]byte{
-		"other sections":        pack(t, sections),
-		"an alias":              a("c.x", "c.x CNAME a.x 60", "a.x A 10.9.0.1 60"),
-		"an alias to it":        a("a.x", "c.x CNAME a.x 60", "c.x A 10.9.0.1 60"),
-		"an alias mode to it":   a("c.x", "c.x HTTPS 0 a.x - 60", "a.x HTTPS 1 . 10.9.0.1 60"),
+		"other sections":      pack(t, sections),
+		"an alias":            a("c.x", "c.x CNAME a.x 60", "a.x A 10.9.0.1 60"),
+		"an alias to it":      a("a.x", "c.x CNAME a.x 60", "c.x A 10.9.0.1 60"),
+		"an alias mode to it": a("c.x", "c.x HTTPS 0 a.x - 60", "a.x HTTPS 1 . 10.9.0.1 60"),
+		"an alias by autopath": a("c.y.svc.cluster.local", "c.y.svc.cluster.local CNAME c.y 60", "c.y CNAME a.x 60",
+			"a.x A 10.9.0.1 60"),
 		"the cluster's domain":  a("c.cluster.local.x", "c.cluster.local.x CNAME a.x 60", "a.x A 10.9.0.1 60"),
 		"like that domain":      a("c.evilcluster.local", "c.evilcluster.local CNAME a.x 60", "a.x A 10.9.0.1 60"),
 		"that domain itself":    a("cluster.local", "cluster.local CNAME a.x 60", "a.x A 10.9.0.1 60"),

@@ -155,15 +155,14 @@ func follow(name string, records map[string][]record) reply {
 	return out
 }
 
-// names returns the names that the addresses count for: the question's, and those that it is an alias of only if it
-// lies in the cluster's own domain. There CoreDNS (autopath) answers the first name of a search list with an alias of
-// the last; elsewhere whoever owns a name could make it an alias of a listed one.
+// names returns the names that the addresses count for: the question's and, as long as names lie in the cluster's own
+// domain, the next one. There CoreDNS (autopath) answers the first name of a search list with an alias of the last;
+// elsewhere whoever owns a name could make it an alias of a listed one.
 func (r reply) names(domain string) []string {
-	if len(r.chain) == 0 {
-		return nil
-	}
-	if !isBelow(r.chain[0], domain) {
-		return r.chain[:1]
+	for i, name := range r.chain {
+		if !isBelow(name, domain) {
+			return r.chain[:i+1]
+		}
 	}
 	return r.chain
 }

@@ -129,7 +129,11 @@ func TestS111_WhatAnAnswerSays(t *testing.T) {
 		{"what no set holds", "a.x", []string{"a.x A 0.0.0.0 60", "a.x AAAA :: 60", "a.x AAAA ::ffff:10.0.0.1 60"}, nil},
 		{"the cluster's domain", "api.x.shop.svc.cluster.local", []string{"api.x.shop.svc.cluster.local CNAME api.x 5",
 			"api.x CNAME cdn.y 9", "cdn.y A 10.0.0.1 60"}, []string{"api.x 10.0.0.1 5",
-			"api.x.shop.svc.cluster.local 10.0.0.1 5", "cdn.y 10.0.0.1 5"}},
+			"api.x.shop.svc.cluster.local 10.0.0.1 5"}},
+		{"a Service's name outside", "a.b.b.svc.cluster.local",
+			[]string{"a.b.b.svc.cluster.local CNAME a.b.svc.cluster.local 5", "a.b.svc.cluster.local CNAME api.x 9",
+				"api.x A 10.0.0.1 60"},
+			[]string{"a.b.b.svc.cluster.local 10.0.0.1 5", "a.b.svc.cluster.local 10.0.0.1 5", "api.x 10.0.0.1 5"}},
 		{"another domain", "api.x.cluster.local.evil", []string{"api.x.cluster.local.evil CNAME api.x 5",
 			"api.x A 10.0.0.1 60"}, []string{"api.x.cluster.local.evil 10.0.0.1 5"}},
 	}
