@@ -54,6 +54,12 @@ kernels: ## run SUITES (folders; all whose tests ask the kernel) under Debian's 
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/kernels ./test/kernels
 	$(BIN)/kernels -tests $(if $(KERNELS),-kernels '$(KERNELS)') $(if $(BACKENDS),-backends '$(BACKENDS)') $(if $(SUITES),-suites '$(SUITES)') $(if $(RUN),-run '$(RUN)')
 
+resolvers: ## have pods look names up by the resolvers of glibc, musl, Go and systemd, at CoreDNS (built in minutes the first time)
+	test/setup resolvers
+	$(GO) -C test/coredns build -o $(CURDIR)/$(BIN)/coredns .
+	WEAVE_NPC_TEST_COREDNS=$(CURDIR)/$(BIN)/coredns WEAVE_NPC_TEST_RESOLVED=$(CURDIR)/.cache/resolved \
+	  $(GO) test -count=1 -run CoreDNSAndStubResolvers -v ./test/enforce/names
+
 portable: ## vet the commands that also run on macOS and Windows, amd64 and arm64, and link their tests (TARGETS=darwin/arm64)
 	test/portable/check $(TARGETS)
 
@@ -158,4 +164,4 @@ vuln: ## check the dependencies against Go's vulnerability database (needs netwo
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo unit test race nightly kernels portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean
+.PHONY: help build demo unit test race nightly kernels resolvers portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean

@@ -96,8 +96,9 @@ func framed(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...)
 }
 
-// answerTo returns the answer to a question, with the TTL of a second; nil if it is none. nK.example.com has the address
-// with the number K of each network outside; kK.example.com is another name of nK.example.org. tK.evil.org has texts.
+// answerTo returns the answer to a question, with the TTL of a second; nil if it is none. nK.example.com has the
+// address with the number K of each network outside; kK.example.com is another name of nK.example.org, and
+// aK.example.org and cK.example.com are such of nK.example.com. tK.evil.org has texts.
 // Names that begin with q are not answered.
 func answerTo(message []byte) []byte {
 	var p dnsmessage.Parser
@@ -120,10 +121,10 @@ func answerTo(message []byte) []byte {
 	_ = b.Question(q)
 	_ = b.StartAnswers()
 	own := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}
-	if strings.HasPrefix(name, "k") {
-		real := dnsmessage.MustNewName("n" + strings.TrimSuffix(name[1:], "com.") + "org.")
-		_ = b.CNAMEResource(own, dnsmessage.CNAMEResource{CNAME: real})
-		own.Name = real
+	if real := realName(name); real != "" {
+		cname := dnsmessage.MustNewName(real)
+		_ = b.CNAMEResource(own, dnsmessage.CNAMEResource{CNAME: cname})
+		own.Name = cname
 	}
 	label, _, _ := strings.Cut(name[1:], ".")
 	k, err := strconv.ParseUint(label, 10, 8)
@@ -142,6 +143,21 @@ func answerTo(message []byte) []byte {
 		return nil
 	}
 	return out
+}
+
+// realName returns the name that a name in lower case is an alias of, or an empty text.
+func realName(name string) string {
+	com, isCom := strings.CutSuffix(name, "com.")
+	org, isOrg := strings.CutSuffix(name, "org.")
+	switch {
+	case isCom && name[0] == 'k':
+		return "n" + com[1:] + "org."
+	case isCom && name[0] == 'c':
+		return "n" + com[1:] + "com."
+	case isOrg && name[0] == 'a':
+		return "n" + org[1:] + "com."
+	}
+	return ""
 }
 
 // outside returns an address outside by its number.
