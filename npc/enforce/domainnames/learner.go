@@ -210,13 +210,17 @@ func (l *Learner) renewal() (ops []ipset.Op) {
 		if set.Name == "" {
 			continue
 		}
-		op := ipset.Op{Kind: ipset.Add, Set: set}
-		for _, half := range ipblock.All(npc.Family(f) == npc.IPv6) {
-			op.Elements = append(op.Elements, ipset.Element{Entry: ipset.Net(half)})
-		}
-		ops = append(ops, op)
+		ops = append(ops, ipset.Op{Kind: ipset.Add, Set: set, Elements: Everywhere(npc.Family(f))})
 	}
 	return ops
+}
+
+// Everywhere returns the elements that a set of Config.Alive has while the queue is read.
+func Everywhere(f npc.Family) (out []ipset.Element) {
+	for _, half := range ipblock.All(f == npc.IPv6) {
+		out = append(out, ipset.Element{Entry: ipset.Net(half)})
+	}
+	return out
 }
 
 // note logs that something fails or no longer does, when that changes. What fails once may be a set that is about to be

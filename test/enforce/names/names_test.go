@@ -2,6 +2,7 @@ package names
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"regexp"
@@ -174,6 +175,20 @@ func TestS113_S114_ARestartEndsNothing(t *testing.T) {
 		w.Apply(t, w.Objects(e2e.Do(base(), byName("*.example.org"))))
 		await.Within(t, e2e.Timeout, func() bool { return !echo(open[0]) && !echo(open[1]) },
 			func() string { return "a connection stays whose names are gone\n" + w.State() })
+	})
+}
+
+// TestS109_TheFirstAnswerAfterAPolicyIsHeld: the pod looks a name up as soon as a policy has it.
+func TestS109_TheFirstAnswerAfterAPolicyIsHeld(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, rest())
+		for _, names := range []string{"*.example.com", "*.example.org"} {
+			w.Apply(t, w.Objects(e2e.Do(base(), byName(names))))
+			for number, family := range map[int]int{1: 4, 2: 6} {
+				reaches(t, w, mustLookUp(t, w, "udp", fmt.Sprintf("n%d%s.", number, names[1:]), family), true)
+			}
+			w.Apply(t, w.Objects(e2e.Do(base(), rest())))
+		}
 	})
 }
 

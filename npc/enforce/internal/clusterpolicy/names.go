@@ -50,8 +50,9 @@ func (n *names) follow(t *Tiers, choosing []*enforced) bool {
 		n.pods[f] = table.Sets.AddFixed(naming.DNSPods, ipset.HashIP, "local pods that may reach domain names")
 		alive := ipset.Set{Name: naming.FixedSet(npc.Family(f), naming.DNSAlive), Type: ipset.HashNet,
 			Timeout: naming.AliveTimeout}
+		// It is made full: the first answer would pass unlearned if the learner were to fill it.
 		n.alive[f] = dataplane.Fix(table.Sets.AddExpiring(alive, "all addresses, while answers of resolvers are learned",
-			func() []ipset.Element { return nil }))
+			func() []ipset.Element { return domainnames.Everywhere(npc.Family(f)) }))
 		n.others[f] = table.Sets.AddFixed(naming.DNSResolvers, ipset.HashIPPort, "resolvers that --dns-resolvers names")
 	}
 	for _, r := range t.resolvers {
