@@ -52,7 +52,8 @@ func ImpliedNamespace(name string) *corev1.Namespace {
 	return n
 }
 
-// setPodDefaults sets the fields of a pod that become facts. A pod with an address and no phase is running.
+// setPodDefaults sets the fields of a pod that become facts. A pod with an address and no phase is running. One with
+// neither has none: its status is not written.
 func setPodDefaults(p *corev1.Pod) {
 	setMetaDefaults(KindPod, &p.ObjectMeta)
 	setPodSpecDefaults(&p.Spec)
@@ -71,11 +72,8 @@ func setPodDefaults(p *corev1.Pod) {
 	case s.HostIP != "" && len(s.HostIPs) == 0:
 		s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
 	}
-	switch {
-	case s.Phase == "" && len(s.PodIPs) > 0:
+	if s.Phase == "" && len(s.PodIPs) > 0 {
 		s.Phase = corev1.PodRunning
-	case s.Phase == "":
-		s.Phase = corev1.PodPending
 	}
 }
 

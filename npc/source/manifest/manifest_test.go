@@ -27,7 +27,7 @@ metadata:
   uid: ` + string(stableUID(KindNamespace, "", "shop")),
 		},
 		{
-			name: "pod that waits",
+			name: "pod without a status",
 			text: `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, ports: [{containerPort: 80}]}]}}`,
 			want: `
 apiVersion: v1
@@ -37,7 +37,7 @@ metadata:
   namespace: default
   uid: ` + string(stableUID(KindPod, "default", "web")) + `
 spec: {containers: [{name: c, ports: [{containerPort: 80, protocol: TCP}]}]}
-status: {phase: Pending}`,
+status: {}`,
 		},
 		{
 			name: "pod with podIPs",

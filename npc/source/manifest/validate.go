@@ -85,7 +85,7 @@ func validatePodStatus(s *corev1.PodStatus, path *field.Path) field.ErrorList {
 	}
 	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed,
 		corev1.PodUnknown}
-	if !slices.Contains(phases, s.Phase) {
+	if s.Phase != "" && !slices.Contains(phases, s.Phase) {
 		errs = append(errs, field.NotSupported(path.Child("phase"), s.Phase, phases))
 	}
 	return errs

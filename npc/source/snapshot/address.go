@@ -147,9 +147,9 @@ func (a *allocator) next(f *family) netip.Addr {
 // them.
 func (a *allocator) notes(decisive bool) (notes []string) {
 	from := spelling.Texts(a.families)
-	pods := "pods of workloads have addresses that are"
+	pods := "pods have addresses that are"
 	if a.given == 1 {
-		pods = "pod of a workload has an address that is"
+		pods = "pod has an address that is"
 	}
 	if decisive && a.given > 0 {
 		notes = append(notes, fmt.Sprintf("%d %s made up, in %s: "+
@@ -157,7 +157,7 @@ func (a *allocator) notes(decisive bool) (notes []string) {
 			strings.Join(from, " and ")))
 	}
 	if a.without > 0 {
-		notes = append(notes, fmt.Sprintf("%d pods of workloads have no address, "+
+		notes = append(notes, fmt.Sprintf("%d pods have no address, "+
 			"or not one of each family: the manifests mention all of %s", a.without,
 			strings.Join(from, " and ")))
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -89,12 +90,12 @@ func (d Declared) Empty() bool {
 	return d.Objects.Empty() && len(d.workloads) == 0
 }
 
-// Made returns the objects, and a pod for each workload that has none.
+// Made returns the objects with addresses for pods that have no status, and a pod for each workload that has none.
 func (d Declared) Made() Objects {
 	o := d.Objects
 	made := workloadRequest{Workloads: d.workloads, Pods: o.Pods, Mentioned: d.mentioned, IPv6: o.mentionIPv6(),
 		Decisive: o.distinguishAddresses()}.Make()
-	o.Pods, o.Notes = append(slices.Clip(o.Pods), made.Pods...), append(slices.Clip(o.Notes), made.Notes...)
+	o.Pods, o.Notes = made.Pods, append(slices.Clip(o.Notes), made.Notes...)
 	return o
 }
 
@@ -112,7 +113,7 @@ func (d Declared) Over(base Declared) Declared {
 		return d.implied[n.Name] && known[n.Name]
 	})
 	out.Namespaces = over(namespaces, base.Namespaces)
-	out.Pods = over(d.Pods, d.withoutPods(base.Pods))
+	out.Pods = over(withStatus(d.Pods, base.Pods), d.withoutPods(base.Pods))
 	out.Policies, out.ClusterPolicies = over(d.Policies, base.Policies), over(d.ClusterPolicies, base.ClusterPolicies)
 	out.Nodes, out.workloads = over(d.Nodes, base.Nodes), over(d.workloads, base.workloads)
 	out.ClusterPoliciesUnreadable = d.ClusterPoliciesUnreadable + base.ClusterPoliciesUnreadable
@@ -129,6 +130,23 @@ func over[T metav1.Object](top, base []T) []T {
 		replaced[keyOf(o)] = true
 	}
 	return append(slices.DeleteFunc(slices.Clone(base), func(o T) bool { return replaced[keyOf(o)] }), top...)
+}
+
+// withStatus returns pods, those whose status is not written with the status and the node of the pod that they replace.
+func withStatus(pods, base []*corev1.Pod) (out []*corev1.Pod) {
+	was := map[string]*corev1.Pod{}
+	for _, p := range base {
+		was[keyOf(p)] = p
+	}
+	for _, p := range pods {
+		if old := was[keyOf(p)]; old != nil && p.Status.Phase == "" {
+			with := *p
+			with.Status, with.Spec.NodeName = old.Status, cmp.Or(p.Spec.NodeName, old.Spec.NodeName)
+			p = &with
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // keyOf returns what is the same for objects that replace each other, of those of one type.

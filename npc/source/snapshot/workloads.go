@@ -28,14 +28,14 @@ type workloadRequest struct {
 
 // madeWorkloads is the outcome of a request.
 type madeWorkloads struct {
-	// Pods are in the order of their namespaces and names.
+	// Pods are those that there are, then those of workloads in the order of their namespaces and names.
 	Pods []*corev1.Pod
 	// Notes are sentences for the user.
 	Notes []string
 }
 
 // Make makes a pod for each workload that no pod stands for. It has the workload's name, or, if another pod has that,
-// the name and the kind.
+// the name and the kind. Pods whose status is not written get addresses after those of workloads.
 func (r workloadRequest) Make() madeWorkloads {
 	missing := r.missing()
 	slices.SortStableFunc(missing, func(a, b *manifest.Workload) int {
@@ -45,7 +45,7 @@ func (r workloadRequest) Make() madeWorkloads {
 	for _, p := range r.Pods {
 		named[npc.ObjectKey(p.Namespace, p.Name)] = true
 	}
-	var made madeWorkloads
+	made := madeWorkloads{Pods: slices.Clone(r.Pods)}
 	addresses := newAllocator(r)
 	for _, w := range missing {
 		name := w.Name
@@ -65,6 +65,13 @@ func (r workloadRequest) Make() madeWorkloads {
 		p := w.Pod(name)
 		addresses.give(p)
 		made.Pods = append(made.Pods, p)
+	}
+	for i, p := range r.Pods {
+		if p.Status.Phase == "" {
+			with := *p
+			addresses.give(&with)
+			made.Pods[i] = &with
+		}
 	}
 	made.Notes = append(made.Notes, addresses.notes(r.Decisive)...)
 	return made
