@@ -1,6 +1,7 @@
 package whocan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -36,6 +37,23 @@ func (a *around) outside() (out []Neighbour) {
 	return out
 }
 
+// domains returns the domain names that policies of the pods have, in order.
+func (a *around) domains() (out []Neighbour) {
+	own := map[string]bool{}
+	for rule := range a.rules(a.pods, a.Direction) {
+		for _, peer := range rule.Peers {
+			own[peer.Name] = peer.Name != ""
+		}
+	}
+	for addr, names := range a.Learned {
+		if own[names[0]] {
+			out = append(out, Neighbour{Kind: kindDomain, Name: names[0], Ports: a.ask([]flow.End{{Addr: addr, Outside: true}})})
+		}
+	}
+	slices.SortFunc(out, func(x, y Neighbour) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
 // add adds a range, which joins the last one if that ends where it begins.
 func (n *Neighbour) add(r ipblock.Range) {
 	if i := len(n.Addresses) - 1; i >= 0 && n.Addresses[i].Last.Next() == r.First {
@@ -57,7 +75,7 @@ func (a *around) ownBlocks() (all []ipblock.Block) {
 	return all
 }
 
-// takenAddrs returns the addresses of pods and nodes.
+// takenAddrs returns the addresses of pods, nodes and domain names.
 func (a *around) takenAddrs() map[netip.Addr]bool {
 	taken := map[netip.Addr]bool{}
 	for _, p := range a.Pods {
@@ -69,6 +87,9 @@ func (a *around) takenAddrs() map[netip.Addr]bool {
 		for _, addr := range addrs {
 			taken[addr] = true
 		}
+	}
+	for addr := range a.Learned {
+		taken[addr] = true
 	}
 	return taken
 }

@@ -42,12 +42,15 @@ const (
 	KindPods    = "pods"
 	KindNode    = "node"
 	KindOutside = "outside"
+	// kindDomain is the addresses of a domain name.
+	kindDomain = "domain"
 	// kindUnreadable is the pods that could not be read.
 	kindUnreadable = "unreadable"
 )
 
 // Neighbour is who may reach a pod, or what it may reach: pods of one namespace with the same labels that no policy
-// distinguishes, nodes with the pods on their network, or addresses of no pod and no node that no policy distinguishes.
+// distinguishes, nodes with the pods on their network, a domain name that the pod's policies have, or addresses of none
+// of these that no policy distinguishes.
 type Neighbour struct {
 	Kind      string   `json:"kind"`
 	Name      string   `json:"name,omitempty"`
@@ -64,7 +67,7 @@ type Neighbour struct {
 
 // Answer is what is known about everybody.
 type Answer struct {
-	// Neighbours are in the order of namespaces and names: pods, nodes, addresses outside.
+	// Neighbours are in the order of namespaces and names: pods, nodes, domain names, addresses outside.
 	Neighbours []Neighbour
 	// Alike are other pods with the same answers as the one that was asked about.
 	Alike []string
@@ -72,8 +75,11 @@ type Answer struct {
 	Omitted []string
 }
 
-// Around answers a question about everybody.
+// Around answers a question about everybody. Of a domain name, an address that it could have stands for all.
 func Around(v *cluster.View, q Question) (all Answer) {
+	if domains := reachability.Domains(nil, v); domains != nil && q.Direction == npc.Egress {
+		v = cluster.WithLearned(v, domains)
+	}
 	a := &around{Question: q, View: v}
 	var addrs []netip.Addr
 	for _, e := range q.Ends {
@@ -104,6 +110,7 @@ func Around(v *cluster.View, q Question) (all Answer) {
 	}
 	if len(a.pods) > 0 {
 		all.Neighbours = append(all.Neighbours, a.nodes()...)
+		all.Neighbours = append(all.Neighbours, a.domains()...)
 		all.Neighbours = append(all.Neighbours, a.outside()...)
 	}
 	return all

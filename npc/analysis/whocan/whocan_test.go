@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/scene"
 )
@@ -198,5 +200,42 @@ func (a *asked) hidden(v *cluster.View, services []flow.Service) {
 				}
 			}
 		}
+	}
+}
+
+// TestDomainNames shows that what a pod reaches has a line for each domain name of its policies, and that addresses
+// outside have none of the names.
+func TestDomainNames(t *testing.T) {
+	c := cluster.New()
+	c.SetPod(fixture.Pod("ns/agent 10.1.0.1 app=agent"))
+	c.SetPod(fixture.Pod("ns/free 10.1.0.2 app=free"))
+	c.SetNamespace(fixture.Namespace("ns"))
+	c.SetClusterPolicy(fixture.ClusterPolicy(t, "names", `{tier: Admin, priority: 1,
+		subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: agent}}}}, egress: [
+		{action: Accept, to: [{domainNames: [b.example.com, "*.example.org"]}], protocols: [{tcp: {destinationPort: {number: 443}}}]},
+		{action: Deny, to: [{networks: [0.0.0.0/0]}]}]}`))
+	for _, test := range []struct {
+		name, pod string
+		direction npc.Direction
+		port      uint16
+		want      string
+	}{
+		{"allowed", "ns/agent", npc.Egress, 443, "*.example.org allowed, b.example.com allowed, any IPv4 address outside denied"},
+		{"another_port", "ns/agent", npc.Egress, 80, "*.example.org denied, b.example.com denied, any IPv4 address outside denied"},
+		{"not_of_its_policies", "ns/free", npc.Egress, 443, "any IPv4 address outside allowed"},
+		{"who_reaches_it", "ns/agent", npc.Ingress, 443, "any IPv4 address outside allowed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			for _, n := range whocan.Around(c.View(), whocan.Question{Ends: c.View().OwnedEnds(test.pod), Direction: test.direction,
+				Services: []flow.Service{{Protocol: 6, Port: test.port}}}).Neighbours {
+				if n.Kind != whocan.KindPods {
+					got = append(got, n.Name+" "+n.Ports[0].Reach)
+				}
+			}
+			if got := strings.Join(got, ", "); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
 	}
 }
