@@ -104,6 +104,44 @@ func TestViewsDoNotChange(t *testing.T) {
 	}
 }
 
+// TestAnother shows what a workload stands for next to its first pod.
+func TestAnother(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		pods       []string
+		want       string
+	}{
+		{"two", "shop/Deployment/web", []string{"shop/web-2 10.1.0.2 Deployment/web", "shop/web-1 10.1.0.1 Deployment/web"}, "shop/web-2 10.1.0.2"},
+		{"one", "shop/Deployment/web", []string{"shop/web 10.1.0.1 fd00::1 Deployment/web", "shop/db 10.1.0.2"}, "shop/web.2 10.1.0.3 fd00::2 made"},
+		{"one_is_left", "shop/Job/web", []string{"shop/web 10.1.0.1 Job/web Finished", "shop/web-2 10.1.0.2 Job/web", "shop/web-2.2 node1"},
+			"shop/web-2.2.2 10.1.0.3 made"},
+		{"next_to_a_node", "shop/Deployment/web", []string{"shop/web 10.1.0.1 Deployment/web", "shop/db node1@10.1.0.2"}, "shop/web.2 10.1.0.3 made"},
+		{"without_an_address", "shop/Deployment/web", []string{"shop/web Deployment/web"}, "shop/web.2 made"},
+		{"on_the_network_of_its_node", "shop/DaemonSet/web", []string{"shop/web HostNetwork node1@10.1.0.1 DaemonSet/web"}, "shop/DaemonSet/web"},
+		{"a_pod", "shop/web", []string{"shop/web 10.1.0.1"}, "shop/web 10.1.0.1"},
+		{"none", "shop/Deployment/web", nil, "shop/Deployment/web"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := cluster.New()
+			for _, p := range test.pods {
+				c.SetPod(fixture.Pod(p))
+			}
+			got, made := c.Another(test.text)
+			if p := c.View().Pods[got]; p != nil {
+				for _, a := range p.Addrs {
+					got += " " + a.String()
+				}
+			}
+			if made {
+				got += " made"
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 // TestDeletesOfFormerObjects shows that the deletion of an object with another UID is ignored.
 func TestDeletesOfFormerObjects(t *testing.T) {
 	c := shop(t)

@@ -49,19 +49,47 @@ func (v *View) Find(text string) ([]flow.End, error) {
 
 // podOf returns the first pod of a workload that a text names, as namespace/kind/name, or else the text.
 func podOf(v *View, text string) string {
-	namespace, workload, _ := strings.Cut(text, "/")
-	kind, name, three := strings.Cut(workload, "/")
-	if !three || kind == "Pod" {
-		return strings.Replace(text, "/Pod/", "/", 1)
+	if pods := podsOf(v, text); len(pods) > 0 {
+		return pods[0]
 	}
-	first := ""
+	return strings.Replace(text, "/Pod/", "/", 1)
+}
+
+// podsOf returns the pods of a workload that a text names, as namespace/kind/name, sorted.
+func podsOf(v *View, text string) (pods []string) {
 	for key, p := range v.Pods {
-		is := p.Namespace == namespace && p.Workload != nil && p.Workload.Kind == kind && p.Workload.Name == name
-		if is && !p.Finished && (first == "" || key < first) {
-			first = key
+		if p.Workload != nil && !p.Finished && text == p.Namespace+"/"+p.Workload.Kind+"/"+p.Workload.Name {
+			pods = append(pods, key)
 		}
 	}
-	return cmp.Or(first, text)
+	slices.Sort(pods)
+	return pods
+}
+
+// Another returns the second pod of a workload that a text names, as namespace/kind/name. If there is only one, it adds
+// another with the next free addresses, which is made then. Of anything else it returns the text.
+func (c *Cluster) Another(text string) (pod string, made bool) {
+	v := c.View()
+	pods := podsOf(v, text)
+	if len(pods) > 1 {
+		return pods[1], false
+	}
+	if len(pods) == 0 || v.Pods[pods[0]].HostNetwork {
+		return text, false
+	}
+	p := *v.Pods[pods[0]]
+	for p.Name += ".2"; v.Pods[key(p.Namespace, p.Name)] != nil; {
+		p.Name += ".2"
+	}
+	p.Addrs = slices.Clone(p.Addrs)
+	for i, a := range p.Addrs {
+		for a = a.Next(); len(Claiming(v, a)) > 0 || v.IsNodes(a); {
+			a = a.Next()
+		}
+		p.Addrs[i] = a
+	}
+	c.SetPod(p)
+	return key(p.Namespace, p.Name), true
 }
 
 // OwnedEnds returns the ends of a pod, as Find does, without addresses that another pod or a node owns or that are

@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/npc/analysis/query"
 	"github.com/weave-npc/weave-npc/npc/analysis/service"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 )
 
 // explainOptions are the values of the flags of explain.
@@ -157,6 +158,9 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 	if learned != nil {
 		k.Cluster.SetLearned(learned)
 	}
+	if err := o.apart(stderr, k.Cluster); err != nil {
+		return k, err
+	}
 	if o.query.NamesPods() {
 		return k, nil
 	}
@@ -173,6 +177,22 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 	}
 	k.Network = service.New(k.Cluster.View(), n)
 	return k, nil
+}
+
+// apart has a workload that is asked about with itself stand for one of its pods and another one.
+func (o *explainOptions) apart(stderr io.Writer, c *cluster.Cluster) error {
+	if o.query.From != o.query.To {
+		return nil
+	}
+	to, made := c.Another(o.query.To)
+	switch {
+	case made && o.compare:
+		return errors.Errorf("--kernel: %s has one pod alone: leave out --kernel to ask about another one", o.query.To)
+	case made:
+		_, _ = fmt.Fprintf(stderr, "weave-npc: %s stands for another pod of %s: its address is made up\n", to, o.query.To)
+	}
+	o.query.To = to
+	return nil
 }
 
 func (o *explainOptions) knowObjects(ctx context.Context, stderr io.Writer, k *query.Knowledge) error {
