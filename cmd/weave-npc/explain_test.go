@@ -245,3 +245,34 @@ func TestMatrixPage(t *testing.T) {
 		})
 	}
 }
+
+// TestExplainOfDomainNames shows that what a domain name decides is not known without what resolvers answer, and that
+// no change is advised then.
+func TestExplainOfDomainNames(t *testing.T) {
+	const manifests = `{apiVersion: v1, kind: Pod, metadata: {name: agent}, status: {podIP: 10.1.0.1}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: none}, spec: {podSelector: {}, policyTypes: [Egress]}}
+---
+{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: names}, spec: {tier: Admin, priority: 1,
+ subject: {namespaces: {}}, egress: [{action: Accept, to: [{domainNames: [example.com]}]}]}}`
+	for _, test := range []struct {
+		name, resolve string
+		want, without string
+		code          int
+	}{
+		{"not_known", "", "give what resolvers answer with --resolve NAME=ADDRESS", "nearest change", 2},
+		{"of_the_name", "--resolve=example.com=203.0.113.7", "203.0.113.7 is an address of example.com", "not known", 0},
+		{"of_none", "--resolve=example.com=203.0.113.8", "nearest change: add policy", "not known", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := []string{"explain", "-f", "-", "--from", "pod/agent", "--to", "203.0.113.7", "--port", "443"}
+			if test.resolve != "" {
+				args = append(args, test.resolve)
+			}
+			out, code := executeOn(t, strings.NewReader(manifests), args...)
+			if code != test.code || !strings.Contains(out, test.want) || strings.Contains(out, test.without) {
+				t.Errorf("status %d, want %d and %q, without %q:\n%s", code, test.code, test.want, test.without, out)
+			}
+		})
+	}
+}

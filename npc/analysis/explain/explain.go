@@ -269,7 +269,7 @@ func (q question) open(names []string) string {
 	switch {
 	case !q.Unreadable.Any():
 		return "it may be an address of " + strings.Join(names, ", ") +
-			": only nodes know the addresses of domain names, from answers of resolvers"
+			": no node's learned addresses of domain names are known here"
 	case q.Unreadable.Policies.Lacks(pod.Namespace):
 		return "network policies of namespace " + pod.Namespace + " cannot be read: " + q.Unreadable.Policies.Reason
 	case q.peer.pod == nil && cluster.UnreadablePod(q.View, q.peer.End) != "":

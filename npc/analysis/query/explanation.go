@@ -49,8 +49,9 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 	for _, flows := range r.flows {
 		x.addVerdicts(k.Cluster.View(), flows)
 	}
-	// A mistyped address needs no policy, and what a change would open is not known without all rights.
-	if read := !k.Cluster.View().Unreadable.Any(); read && len(r.doubts) == 0 {
+	// A mistyped address needs no policy, nor may what is not known, and what a change would open is not known without
+	// all rights.
+	if read := !k.Cluster.View().Unreadable.Any(); read && !x.Unknown && len(r.doubts) == 0 {
 		if err := x.addAdvice(k, r.flows); err != nil {
 			return nil, err
 		}

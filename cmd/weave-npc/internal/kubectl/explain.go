@@ -127,8 +127,11 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 	case len(x.Warnings) > 0:
 		return errors.Errorf("%s; the answer is that for an address outside the cluster",
 			strings.Join(x.Warnings, "; "))
-	case x.Unknown:
+	case x.Unknown && k.Cluster.View().Unreadable.Any():
 		return errors.New("the answer is not known, because what decides cannot be read")
+	case x.Unknown:
+		return errors.New("the answer is not known, because a domain name decides, and no node's learned addresses are " +
+			"known here: give what resolvers answer with --resolve NAME=ADDRESS")
 	case !x.Allowed:
 		return cli.ErrNo
 	}
