@@ -20,6 +20,9 @@ func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 		return setFromEnvironment(cmd, tree())
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 {
+			return noSuchCommand(cmd, before) // the flag is one of the command that was intended
+		}
 		return errors.Errorf("%s; see %s --help", flagMistake(cmd, err), cmd.CommandPath())
 	})
 	help := root.HelpFunc()
