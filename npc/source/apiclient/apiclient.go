@@ -52,13 +52,16 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 	return kubernetes.NewForConfig(config)
 }
 
+// ErrNoServer is the error of ForUser if nothing names an API server.
+var ErrNoServer = errors.New("no API server is known: give --kubeconfig FILE")
+
 // ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and
 // ~/.kube/config if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it
 // replaces the current context.
 func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.Config, error) {
 	config, err := forUser(kubeconfig, context).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
+		return nil, nil, ErrNoServer
 	}
 	if err != nil {
 		return nil, nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")

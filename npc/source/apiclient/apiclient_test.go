@@ -109,7 +109,7 @@ func TestClientForUsers(t *testing.T) {
 		{"an unknown context", two, "", "e", []string{"reading the kubeconfig", `"e"`, "--kubeconfig"}},
 		{"garbage", "{{{", "", "", []string{"reading the kubeconfig", "--kubeconfig"}},
 		{"an address that is none", strings.Replace(kubeconfigText, "192.0.2.1:6443", "192.0.2.1:6443:x", 1), "", "", []string{"making a client"}},
-		{"nothing at all", "", "", "", []string{"no API server is known", "--kubeconfig FILE", "--manifests DIR"}},
+		{"nothing at all", "", "", "", []string{"no API server is known", "--kubeconfig FILE"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -42,7 +42,7 @@ func New() *cobra.Command {
 			"its state once AFTER is applied to it.\n\n" +
 			"The exit status is 0 if nothing differs that --fail-on asks for, 1 if something does, and 2\n" +
 			"after an error.",
-		Args: cobra.ExactArgs(2),
+		Args: twoStates,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.stdin, o.stderr = cmd.InOrStdin(), cmd.ErrOrStderr()
 			return o.run(cmd.Context(), args[0], args[1], cmd.OutOrStdout())
@@ -71,6 +71,18 @@ func New() *cobra.Command {
 		outputText, outputMarkdown, outputJSON, outputJUnit, outputSARIF, outputHTML)
 	o.flags.RegisterServer(f)
 	return cli.Answers(cmd)
+}
+
+// twoStates takes two arguments.
+func twoStates(cmd *cobra.Command, args []string) error {
+	missing := map[int]string{0: "BEFORE and AFTER are missing", 1: "AFTER is missing"}[len(args)]
+	if len(args) > 2 {
+		missing = fmt.Sprintf("%q is one too many", args[2])
+	}
+	if missing == "" {
+		return nil
+	}
+	return errors.Errorf("%s: give two states, as in %s cluster ./manifests", missing, cmd.CommandPath())
 }
 
 func (o *options) check() error {

@@ -93,7 +93,7 @@ func TestExitStatus(t *testing.T) {
 		{"no_side", []string{before, after, "--fail-on", "both"}, 2, `--fail-on: "both" is none of opens, closes and any`},
 		{"no_limit", []string{before, after, "--limit", "-1"}, 2, "--limit: it must not be negative"},
 		{"no_namespace", []string{before, after, "-n", "shpo"}, 2, "there is no namespace shpo; did you mean shop?"},
-		{"an_option_for_a_revision", []string{before, "--output=x:y"}, 2, "accepts 2 arg"},
+		{"an_option_for_a_revision", []string{before, "--output=x:y"}, 2, "AFTER is missing: give two states"},
 		{"a_limit", []string{before, after, "--limit", "1"}, 1, "- ... and 2 groups more; --limit 0 lists all"},
 		{"twice_standard_input", []string{"-", "-"}, 2, "standard input is read for another flag already"},
 	} {

@@ -176,7 +176,11 @@ func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) 
 		}
 		return o, err
 	}
-	return c.List(ctx)
+	o, err := c.List(ctx)
+	if errors.Is(err, apiclient.ErrNoServer) {
+		err = errors.Errorf("%s or --manifests DIR", err)
+	}
+	return o, err
 }
 
 // List reads namespaces, pods and all policies of the API server, and what the nodes run where no flag says it.
