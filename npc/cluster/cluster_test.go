@@ -19,7 +19,7 @@ func shop(t *testing.T) *cluster.Cluster {
 	for _, facts := range []string{
 		"shop/web node1 10.32.1.2 fd32:1::2 http:8080",
 		"shop/job Finished 10.32.1.3",
-		"shop/agent node1@172.31.0.1 node1@172.31.0.9 HostNetwork 172.31.0.1",
+		"shop/agent node1@172.31.0.1 node1@172.31.0.9 HostNetwork 172.31.0.1 DaemonSet/agent",
 		"shop/new",
 	} {
 		c.SetPod(fixture.Pod(facts))
@@ -42,6 +42,11 @@ func TestFind(t *testing.T) {
 		"shpo/x":      "there is no namespace shpo; did you mean shop?",
 		"10.32.0.0/8": "10.32.0.0/8 is a range; ask about one of its addresses, such as 10.32.0.0, or about a pod as NAMESPACE/NAME",
 		"a/b/c":       `there is no namespace a`,
+
+		"default/x":               "there is no pod default/x",
+		"default/DaemonSet/agent": "there is no pod of DaemonSet default/agent; did you mean shop/DaemonSet/agent?",
+		"default/DaemonSet/db":    "there is no pod of DaemonSet default/db",
+		"node/node1":              "node/node1 is a node: give one of its addresses",
 	} {
 		ends, err := v.Find(text)
 		got := fmt.Sprint(ends)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
@@ -196,6 +197,9 @@ func noPod(v *View, text string) error {
 	}
 	known := knownNamespaces(v)
 	if _, ok := known[namespace]; !ok {
+		if kind := strings.ToLower(namespace); kind == "node" || kind == "nodes" || kind == "no" {
+			return errors.Errorf("%s is a node: give one of its addresses", text)
+		}
 		return errors.Errorf("there is no namespace %s%s",
 			namespace, cmp.Or(intended, spelling.DidYouMean(namespace, maps.Keys(known))))
 	}
@@ -211,6 +215,15 @@ func noPod(v *View, text string) error {
 
 // noWorkload returns the error for a workload without pods, with a suggestion if there is one.
 func noWorkload(v *View, namespace string, w npc.Workload) error {
+	var same []string // those of the name in other namespaces
+	for _, p := range v.Pods {
+		if p.Workload != nil && *p.Workload == w && !p.Finished {
+			same = append(same, p.Namespace+"/"+w.String())
+		}
+	}
+	if len(same) > 0 {
+		return errors.Errorf("there is no pod of %s %s/%s; did you mean %s?", w.Kind, namespace, w.Name, slices.Min(same))
+	}
 	if err := v.CheckNamespace(namespace); err != nil {
 		return err
 	}
@@ -224,9 +237,10 @@ func noWorkload(v *View, namespace string, w npc.Workload) error {
 	return errors.Errorf("there is no pod of %s %s/%s%s", w.Kind, namespace, w.Name, near)
 }
 
-// knownNamespaces returns the namespaces that exist or have objects in them.
+// knownNamespaces returns the namespaces that exist or have objects in them, and the default one, which every cluster
+// has.
 func knownNamespaces(v *View) map[string]struct{} {
-	known := map[string]struct{}{}
+	known := map[string]struct{}{metav1.NamespaceDefault: {}}
 	for name := range v.Namespaces {
 		known[name] = struct{}{}
 	}

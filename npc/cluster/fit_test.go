@@ -54,7 +54,8 @@ func TestFindsWorkloadsAndPodsThatCannotBeRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"shop/Deployment/web": "shop/web-1", "shop/Pod/alone": "shop/alone", "pay/db": "pay/db",
 		"shop/Deployment/none": "there is no pod of Deployment shop/none", "shop/none": "there is no pod shop/none",
-		"pay/": "is neither an address nor a pod", "/db": "is neither an address nor a pod", "pay/Deployment/web": "there is no namespace pay",
+		"pay/": "is neither an address nor a pod", "/db": "is neither an address nor a pod", "pay/Deployment/no": "there is no namespace pay",
+		"pay/Deployment/web": "there is no pod of Deployment pay/web; did you mean shop/Deployment/web?",
 	} {
 		ends, err := v.Find(text)
 		switch {

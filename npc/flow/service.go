@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,7 +77,8 @@ func noService(text, name, port string) error {
 	case swapped && port != "":
 		why = fmt.Sprintf("; did you mean %s/%s?", port, name)
 	case !known && err == nil:
-		why = spelling.DidYouMean(name, slices.Values([]string{"tcp", "udp", "sctp", "icmp"}))
+		near := spelling.Nearest(name, slices.Values([]string{"tcp", "udp", "sctp", "icmp"}), 1)
+		why = fmt.Sprintf("; did you mean %s?", cmp.Or(near, "tcp")) // of which http is
 	}
 	return errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp%s", text, why)
 }

@@ -146,6 +146,12 @@ func (x *Network) byName(text, port string) (*Target, error) {
 	if len(x.unreadable) > 0 {
 		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unreadable, "; "))
 	}
+	for _, s := range x.services {
+		if s.Name == name {
+			return nil, errors.Errorf("there is no Service %s in namespace %s; did you mean svc/%s.%s?", name, namespace,
+				name, s.Namespace)
+		}
+	}
 	if err := x.view.CheckNamespace(namespace); err != nil {
 		return nil, err
 	}
