@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -151,6 +152,9 @@ func (o *options) read(args []string, stderr io.Writer) (files []expectation.Fil
 		return nil, errors.New("only one of MANIFESTS and EXPECTATIONS can be standard input")
 	}
 	for _, path := range args {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && path != snapshot.StandardInput {
+			return nil, errors.Errorf("expectations %s do not exist: name a file or a directory", spelling.Escape(path))
+		}
 		found, skipped, err := readExpectations(path, o.Stdin)
 		if err != nil {
 			return nil, err
