@@ -30,7 +30,7 @@ func main() {
 		return
 	}
 	if !errors.Is(err, cli.ErrNo) {
-		fmt.Fprintln(spelling.NewWriter(os.Stderr), root.Name()+":", err)
+		fmt.Fprintln(spelling.NewWriter(os.Stderr), root.DisplayName()+":", err)
 	}
 	os.Exit(cli.Status(ran, err))
 }

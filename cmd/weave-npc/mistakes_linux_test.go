@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
@@ -107,6 +109,21 @@ func TestOtherCommandsRunAlongsideTheDaemon(t *testing.T) {
 		if out, code := execute(t, args...); code != 0 || out == "" {
 			t.Errorf("%v ends with %d for a variable that it does not read\n%s", args, code, out)
 		}
+	}
+}
+
+// TestNotesHaveTheNameOfTheProgram by which the user called it.
+func TestNotesHaveTheNameOfTheProgram(t *testing.T) {
+	for name, root := range map[string]*cobra.Command{"weave-npc": rootcmd.Command(), "kubectl npc": rootcmd.Plugin()} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			root.SetArgs([]string{"show", "pods", "-f", "testdata/workloads"})
+			root.SetOut(io.Discard)
+			root.SetErr(&stderr)
+			if err := root.Execute(); err != nil || !strings.HasPrefix(stderr.String(), name+": 3 pods have") {
+				t.Errorf("%v, %s", err, &stderr)
+			}
+		})
 	}
 }
 

@@ -215,10 +215,10 @@ func TestKubectlPlugin(t *testing.T) {
 		status int
 	}{
 		{append([]string{"explain", "--from", "shop/web", "--to", "192.0.2.1", "--port", "80"}, at...),
-			`shop/web -> 192.0.2.1, tcp/80: allowed`, 0},
+			`shop/web (10.254.0.1) -> 192.0.2.1, tcp/80: allowed`, 0},
 		{append([]string{"show", "pods"}, at...), `shop/web`, 0},
 		{[]string{"--help"}, `kubectl npc`, 0},
-		{[]string{"cleanup"}, `kubectl-npc: unknown command`, 1},
+		{[]string{"cleanup"}, `kubectl npc: unknown command`, 1},
 		{[]string{"explain", "--help"}, `kubectl npc explain`, 0},
 	} {
 		out, err := exec.CommandContext(t.Context(), plugin, c.args...).CombinedOutput()

@@ -14,6 +14,7 @@ import (
 func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.SetErr(notes{cmd.ErrOrStderr(), root.DisplayName()})
 		if isAnswer(cmd) {
 			guard(cmd)
 		}

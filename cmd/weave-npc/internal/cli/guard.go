@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"os/signal"
@@ -18,6 +19,20 @@ func guard(cmd *cobra.Command) {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	cmd.SetOut(spelling.NewWriter(cmd.OutOrStdout()))
 	cmd.SetErr(spelling.NewWriter(cmd.ErrOrStderr()))
+}
+
+// notes has what is noted begin with the name by which the user called the program.
+type notes struct {
+	io.Writer
+	name string
+}
+
+// Write writes a note, which must be a whole one.
+func (n notes) Write(note []byte) (int, error) {
+	if text, ok := bytes.CutPrefix(note, []byte("weave-npc:")); ok {
+		note = append([]byte(n.name+":"), text...)
+	}
+	return n.Writer.Write(note)
 }
 
 // Raw returns the output of a command for a format that escapes what it prints, and whose lines may be commands or look
