@@ -166,7 +166,8 @@ func (p *parser) decode(n node, inList bool) {
 		return
 	}
 	if err != nil {
-		p.refuse(n.line(""), "", "is no Kubernetes object: "+err.Error())
+		_, text := typeError(err)
+		p.refuse(n.line(""), "", "is no Kubernetes object: "+text)
 		return
 	}
 	if t.APIVersion == "" || t.Kind == "" {
@@ -368,7 +369,8 @@ func nameOf(n node) (name, namespace string, err error) {
 func (p *parser) unmarshal(n node, what string, into any) bool {
 	strict, err := kjson.UnmarshalStrict(n.data, into)
 	if err != nil {
-		p.refuse(n.line(typeErrorPath(err)), what, strings.TrimPrefix(err.Error(), "json: "))
+		path, text := typeError(err)
+		p.refuse(n.line(path), what, text)
 		return false
 	}
 	if _, isPolicy := into.(*networkingv1.NetworkPolicy); isPolicy { // Kubernetes 1.24 to 1.27 gave them a status

@@ -2,7 +2,9 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -159,13 +161,32 @@ func pathSteps(path string) func(yield func(string) bool) {
 
 // Decoders report the place of an error within their message only. These functions find it there.
 
-// typeErrorPath returns the field that an error of the JSON decoder names; empty if it names none.
-func typeErrorPath(err error) string {
-	found := regexp.MustCompile(`Go struct field \w+\.(\S+) of type`).FindStringSubmatch(err.Error())
+// typeMismatch matches what the JSON decoder says of a value of another type.
+var typeMismatch = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w+\.(\S+)|value) of type (\S+)`)
+
+// typeError returns the field that an error of the JSON decoder names, empty if it names none, and what is wrong.
+func typeError(err error) (path, text string) {
+	found := typeMismatch.FindStringSubmatch(err.Error())
 	if found == nil {
-		return ""
+		return "", strings.TrimPrefix(err.Error(), "json: ")
 	}
-	return found[1]
+	has, path, wanted := found[1], found[2], found[3]
+	switch {
+	case wanted == "string" && (has == "number" || has == "bool"):
+		wanted = "a string belongs: put it in quotes"
+	case wanted == "string":
+		wanted = "a string belongs"
+	case wanted == "bool":
+		wanted = "true or false belongs"
+	case strings.HasPrefix(wanted, "int"):
+		wanted = "a whole number belongs"
+	case strings.HasPrefix(wanted, "[]"):
+		wanted = "a list belongs"
+	default:
+		wanted = "a mapping belongs"
+	}
+	has = cmp.Or(map[string]string{"array": "list", "object": "mapping"}[has], has)
+	return path, fmt.Sprintf("%s has a %s where %s", cmp.Or(path, "it"), has, wanted)
 }
 
 // strictErrorPath returns the field that a strict decoding error names: `unknown field "spec.x"`.
@@ -193,7 +214,9 @@ func yamlErrors(err error) []lineError {
 		if err != nil {
 			line = 1
 		}
-		errs = append(errs, lineError{line, f[2]})
+		text := strings.Replace(f[2], "character that cannot start any token",
+			"a character that no value begins with, such as a tab: indent with spaces", 1)
+		errs = append(errs, lineError{line, text})
 	}
 	return errs
 }

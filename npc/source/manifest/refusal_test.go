@@ -44,7 +44,7 @@ func checkRefusals(t *testing.T, refusals []refusal) {
 
 func TestS70_RefusedSyntaxNamesFileAndLine(t *testing.T) {
 	checkRefusals(t, []refusal{
-		{"tab", valid + "\tx: y\n", `m.yaml:4: found character that cannot start any token`},
+		{"tab", valid + "\tx: y\n", `m.yaml:4: found a character that no value begins with, such as a tab: indent with spaces`},
 		{"mapping in a value", valid + "---\na: b\n  c: d\n", `m.yaml:6: mapping values are not allowed in this context`},
 		{"duplicate keys", valid + "---\n" + podText("spec: {}\nspec: {}\n") + "metadata: {}\n",
 			`m.yaml:10: key "spec" already set in map
@@ -52,7 +52,7 @@ m.yaml:11: key "metadata" already set in map`},
 		{"duplicate key in JSON", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\",\n\t\"kind\": \"Pod\"\n}",
 			`m.yaml:4: Pod: duplicate field "kind"`},
 		{"alias of nothing", "a: *b\n", `m.yaml:1: unknown anchor 'b' referenced`},
-		{"no mapping", "# c\n- 1\n", `m.yaml:2: is no Kubernetes object: json: cannot unmarshal array into Go value of type v1.TypeMeta`},
+		{"no mapping", "# c\n- 1\n", `m.yaml:2: is no Kubernetes object: it has a list where a mapping belongs`},
 		{"no kind", "\n\napiVersion: v1\n", `m.yaml:3: has no apiVersion or no kind`},
 		{"no apiVersion", "kind: Pod\n", `m.yaml:1: has no apiVersion or no kind`},
 		{"bad apiVersion", "apiVersion: a/b/c\nkind: Pod\n", `m.yaml:1: Pod: unexpected GroupVersion string: a/b/c`},
@@ -84,9 +84,15 @@ m.yaml:8: NetworkPolicy shop/web: unknown field "spec.ingress[0].form"`},
 		{"unknown field in a list", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n" +
 			"  metadata:\n    name: web\n    nme: x\n", `m.yaml:8: Pod default/web: unknown field "metadata.nme"`},
 		{"number as a label", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  labels:\n    a: 1\n",
-			`m.yaml:5: Namespace shop: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string`},
+			`m.yaml:5: Namespace shop: metadata.labels has a number where a string belongs: put it in quotes`},
 		{"number as a name", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: 1\n",
-			`m.yaml:4: Namespace: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string`},
+			`m.yaml:4: Namespace: metadata.name has a number where a string belongs: put it in quotes`},
+		{"number as a list", podText("spec: {containers: 5}\n"), `m.yaml:5: Pod shop/web: spec.containers has a number where a list belongs`},
+		{"list as a mapping", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  labels: [a]\n",
+			`m.yaml:5: Namespace shop: metadata.labels has a list where a mapping belongs`},
+		{"string as a boolean", podText("spec: {hostNetwork: \"yes\"}\n"), `m.yaml:5: Pod shop/web: spec.hostNetwork has a string where true or false belongs`},
+		{"fraction as a port", policyText("  ingress: [{ports: [{port: 1.5}]}]\n"),
+			`m.yaml:6: NetworkPolicy shop/web: spec.ingress.ports.port has a number where a whole number belongs`},
 	})
 }
 
