@@ -78,7 +78,7 @@ func noService(text, name, port string) error {
 		why = fmt.Sprintf("; did you mean %s/%s?", port, name)
 	case !known && err == nil:
 		near := spelling.Nearest(name, slices.Values([]string{"tcp", "udp", "sctp", "icmp"}), 1)
-		why = fmt.Sprintf("; did you mean %s?", cmp.Or(near, "tcp")) // of which http is
+		why = fmt.Sprintf("; did you mean %s?", cmp.Or(near, "tcp")) // http goes over it
 	}
 	return errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp%s", text, why)
 }
