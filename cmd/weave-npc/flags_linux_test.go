@@ -71,7 +71,8 @@ type sharedTable struct {
 }
 
 var shared = []sharedTable{
-	{"The cluster", "explain", []string{"kubeconfig", "context", "use-legacy-netpol", "staged"}},
+	{"The cluster", "explain", []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "request-timeout",
+		"use-legacy-netpol", "staged"}},
 	{"Manifests", "explain", []string{"manifests", "kustomize", "namespace", "staged-group"}},
 	{"The node", "explain", []string{"node-name", "iptables-backend", "max-list-size"}},
 	{"Reachability", "who-can-reach", []string{"all", "port", "pods"}},

@@ -7,6 +7,7 @@
 package apiclient
 
 import (
+	"cmp"
 	"os"
 
 	"github.com/pkg/errors"
@@ -58,8 +59,11 @@ var ErrNoServer = errors.New("no API server is known: give --kubeconfig FILE")
 // ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and
 // ~/.kube/config if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it
 // replaces the current context.
-func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.Config, error) {
-	config, err := forUser(kubeconfig, context).ClientConfig()
+func ForUser(a Access, version string) (kubernetes.Interface, *rest.Config, error) {
+	if _, err := clientcmd.ParseTimeout(cmp.Or(a.Timeout, "0")); err != nil {
+		return nil, nil, errors.Wrap(err, "--request-timeout")
+	}
+	config, err := a.config().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, nil, ErrNoServer
 	}
@@ -72,19 +76,12 @@ func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.C
 }
 
 // NamespaceOfUser returns the namespace of the context that ForUser selects; empty if the context names none.
-func NamespaceOfUser(kubeconfig, context string) string {
-	namespace, named, err := forUser(kubeconfig, context).Namespace()
+func NamespaceOfUser(a Access) string {
+	namespace, named, err := a.config().Namespace()
 	if err != nil || !named && namespace == metav1.NamespaceDefault {
 		return ""
 	}
 	return namespace
-}
-
-func forUser(kubeconfig, context string) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

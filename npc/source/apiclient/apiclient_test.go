@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
@@ -124,7 +125,7 @@ func TestClientForUsers(t *testing.T) {
 				return path
 			}
 			t.Setenv("KUBECONFIG", write("variable", test.variable))
-			client, _, err := ForUser(write("flag", test.flag), test.context, "1.0")
+			client, _, err := ForUser(Access{Kubeconfig: write("flag", test.flag), Context: test.context}, "1.0")
 			if test.want != nil {
 				checkLine(t, err, "", test.want)
 			} else if err != nil || client.CoreV1().RESTClient().Get().URL().Host != "192.0.2.1:6443" {
@@ -139,8 +140,39 @@ func TestNamespaceOfUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	sourcetest.WriteFile(t, path, strings.Replace(kubeconfigText, "contexts:\n", "contexts:\n- {name: d, context: {cluster: k, user: u, namespace: shop}}\n", 1))
 	for context, want := range map[string]string{"": "", "c": "", "d": "shop", "none": ""} {
-		if got := NamespaceOfUser(path, context); got != want {
+		if got := NamespaceOfUser(Access{Kubeconfig: path, Context: context}); got != want {
 			t.Errorf("context %q: %q, want %q", context, got, want)
 		}
+	}
+}
+
+// TestAccess is by the cluster, the user and the impersonated ones of the flags, also for kubectl.
+func TestAccess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	text := strings.Replace(kubeconfigText, "clusters:\n", "clusters:\n- {name: l, cluster: {server: \"https://192.0.2.2:6443\"}}\n", 1)
+	sourcetest.WriteFile(t, path, text+"- {name: v, user: {token: other}}\n")
+	a := Access{Kubeconfig: path, Cluster: "l", User: "v", As: "ann", Groups: []string{"a", "b"}, Timeout: "7"}
+	_, got, err := ForUser(a, "1.0")
+	if err != nil || got.Host != "https://192.0.2.2:6443" || got.BearerToken != "other" || got.Timeout != 7*time.Second ||
+		got.Impersonate.UserName != "ann" || strings.Join(got.Impersonate.Groups, " ") != "a b" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got := strings.Join(a.Arguments(), " "); got != "--kubeconfig="+path+
+		" --cluster=l --user=v --as=ann --request-timeout=7 --as-group=a --as-group=b" {
+		t.Error(got)
+	}
+	for _, tc := range []struct {
+		change func(*Access)
+		want   string
+	}{
+		{func(a *Access) { a.Timeout = "soon" }, "--request-timeout"},
+		{func(a *Access) { a.Cluster = "none" }, `"none"`},
+		{func(a *Access) { a.User = "none" }, `"none"`},
+		{func(a *Access) { a.As = "" }, "impersonat"},
+	} {
+		a := a
+		tc.change(&a)
+		_, _, err := ForUser(a, "1.0")
+		checkLine(t, err, "", []string{tc.want})
 	}
 }

@@ -74,7 +74,7 @@ func (l *listing) hits(cmd *cobra.Command, from string) (*flowlog.Hits, error) {
 		return nil, nil
 	}
 	if from == hitsOfNodes {
-		return flows.HitsOfCluster(cmd.Context(), l.Kubeconfig, l.Context, cmd.ErrOrStderr())
+		return flows.HitsOfCluster(cmd.Context(), l.Access, cmd.ErrOrStderr())
 	}
 	in := cmd.InOrStdin()
 	if from == snapshot.StandardInput && l.Manifests == from {

@@ -142,7 +142,7 @@ func (o *options) read(args []string, stderr io.Writer) (files []expectation.Fil
 			return nil, errors.New("cluster and --manifests: give one of them")
 		}
 		args = args[1:]
-	case len(args) > 0 && o.Manifests == "" && o.Kubeconfig == "" && o.Context == "":
+	case len(args) > 0 && o.Manifests == "" && len(o.Access.Arguments()) == 0:
 		o.Manifests, args = args[0], args[1:]
 	}
 	if o.only == onlyLint {

@@ -23,7 +23,10 @@ const (
 )
 
 // inputs is where objects are.
-type inputs struct{ manifests, kubeconfig, context string }
+type inputs struct {
+	manifests string
+	access    apiclient.Access
+}
 
 // inputsOf returns the inputs that the flags of a command name.
 func inputsOf(cmd *cobra.Command) inputs {
@@ -33,7 +36,8 @@ func inputsOf(cmd *cobra.Command) inputs {
 		}
 		return ""
 	}
-	return inputs{manifests: value(manifestsFlag), kubeconfig: value(kubeconfigFlag), context: value(contextFlag)}
+	return inputs{manifests: value(manifestsFlag), access: apiclient.Access{Kubeconfig: value(kubeconfigFlag),
+		Context: value(contextFlag), Cluster: value("cluster"), User: value("user"), As: value("as")}}
 }
 
 // namespaces returns the names of namespaces, also of those that only an object of manifests names.
@@ -105,7 +109,7 @@ func (w inputs) objects() snapshot.Objects {
 
 // client returns one for the API server; nil if none is known.
 func (w inputs) client() kubernetes.Interface {
-	client, _, err := apiclient.ForUser(w.kubeconfig, w.context, cli.Version())
+	client, _, err := apiclient.ForUser(w.access, cli.Version())
 	if err != nil {
 		return nil
 	}
@@ -115,7 +119,7 @@ func (w inputs) client() kubernetes.Interface {
 // contexts returns the names of the contexts of the kubeconfig.
 func (w inputs) contexts() []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = w.kubeconfig
+	rules.ExplicitPath = w.access.Kubeconfig
 	config, err := rules.Load()
 	if err != nil {
 		return nil

@@ -16,17 +16,17 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 // maxAsked is how many nodes are asked at a time.
 const maxAsked = 16
 
 // kubectl runs kubectl with what it needs to find the cluster.
-type kubectl struct{ kubeconfig, context string }
+type kubectl struct{ apiclient.Access }
 
 // OfCluster returns the command that lists the connections of all nodes.
 func OfCluster() *cobra.Command {
@@ -47,10 +47,7 @@ func OfCluster() *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.register(f)
-	f.StringVar(&k.kubeconfig, "kubeconfig", "",
-		"kubeconfig file for the API server (default: the one that kubectl uses)")
-	cli.File(f, "kubeconfig")
-	f.StringVar(&k.context, "context", "", "context of the kubeconfig (default: its current one)")
+	input.RegisterAccess(f, &k.Access)
 	return cmd
 }
 
@@ -214,14 +211,7 @@ func (k kubectl) ask(ctx context.Context, p pod, args []string, read func(io.Rea
 }
 
 func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
-	var where []string
-	if k.kubeconfig != "" {
-		where = append(where, "--kubeconfig="+k.kubeconfig)
-	}
-	if k.context != "" {
-		where = append(where, "--context="+k.context)
-	}
-	return exec.CommandContext(ctx, "kubectl", append(where, args...)...)
+	return exec.CommandContext(ctx, "kubectl", append(k.Arguments(), args...)...)
 }
 
 // failure returns what kubectl complained of, in one line.

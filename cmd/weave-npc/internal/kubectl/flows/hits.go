@@ -12,12 +12,13 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 // HitsOfCluster returns how often rules decided on all nodes of a cluster, which it finds as kubectl does. With an
 // error, the hits are those of the nodes that answered; nil if none was asked. The others are named in stderr.
-func HitsOfCluster(ctx context.Context, kubeconfig, context string, stderr io.Writer) (*flowlog.Hits, error) {
-	return kubectl{kubeconfig, context}.hits(ctx, stderr)
+func HitsOfCluster(ctx context.Context, a apiclient.Access, stderr io.Writer) (*flowlog.Hits, error) {
+	return kubectl{a}.hits(ctx, stderr)
 }
 
 func (k kubectl) hits(ctx context.Context, stderr io.Writer) (*flowlog.Hits, error) {

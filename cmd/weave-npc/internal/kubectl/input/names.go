@@ -66,7 +66,7 @@ func (c *ObjectFlags) Named(end string) string {
 func (c *ObjectFlags) namespaceOfNames() string {
 	of := c.namespace()
 	if of == "" && c.Manifests == "" {
-		of = apiclient.NamespaceOfUser(c.Kubeconfig, c.Context)
+		of = apiclient.NamespaceOfUser(c.Access)
 	}
 	return cmp.Or(of, "default")
 }

@@ -25,8 +25,9 @@ const AboutObjects = "It reads the objects of an API server, or those in --manif
 
 // ObjectFlags are the values of the flags. Objects are read once.
 type ObjectFlags struct {
-	// Kubeconfig and Context name the API server, as for kubectl. Manifests are read instead of it.
-	Kubeconfig, Context, Manifests string
+	// Access names the API server. Manifests are read instead of it.
+	Access    apiclient.Access
+	Manifests string
 	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.
 	LegacyNetpol bool
 	// Stdin is that of the command, for manifests; nil if another flag reads it.
@@ -73,7 +74,7 @@ func (c *ObjectFlags) namespaces() []string {
 		return nil
 	}
 	all := slices.Clone(c.within)
-	for _, of := range []string{apiclient.NamespaceOfUser(c.Kubeconfig, c.Context), c.namespace()} {
+	for _, of := range []string{apiclient.NamespaceOfUser(c.Access), c.namespace()} {
 		if of != "" {
 			all = append(all, of)
 		}
@@ -84,7 +85,7 @@ func (c *ObjectFlags) namespaces() []string {
 
 // Register registers the flags.
 func (c *ObjectFlags) Register(f *pflag.FlagSet) {
-	c.registerServer(f)
+	RegisterAccess(f, &c.Access)
 	c.manifests.Path = &c.Manifests
 	c.manifests.Register(f, "directory or file to read namespaces, pods, workloads and policies from, "+
 		"or - for standard input, instead of an API server")
@@ -93,16 +94,9 @@ func (c *ObjectFlags) Register(f *pflag.FlagSet) {
 
 // RegisterServer registers the flags of an API server, and those that select a group of staged policies.
 func (c *ObjectFlags) RegisterServer(f *pflag.FlagSet) {
-	c.registerServer(f)
+	RegisterAccess(f, &c.Access)
 	c.registerMeaning(f)
 	c.preview.RegisterGroup(f)
-}
-
-func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
-	f.StringVar(&c.Kubeconfig, "kubeconfig", "",
-		"kubeconfig file for the API server (default: the one that kubectl uses)")
-	cli.File(f, "kubeconfig")
-	f.StringVar(&c.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }
 
 func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
@@ -160,7 +154,7 @@ func (c *ObjectFlags) Apply(all snapshot.Objects, stderr io.Writer) (snapshot.Ob
 // everything reads namespaces, pods and all policies.
 func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) {
 	switch {
-	case c.Manifests != "" && c.Kubeconfig != "":
+	case c.Manifests != "" && c.Access.Kubeconfig != "":
 		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
 	case c.Manifests != "":
 		m, err := c.open()
@@ -185,7 +179,7 @@ func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) 
 
 // List reads namespaces, pods and all policies of the API server, and what the nodes run where no flag says it.
 func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
-	client, config, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
+	client, config, err := apiclient.ForUser(c.Access, cli.Version())
 	if err != nil {
 		return snapshot.Objects{}, err
 	}
@@ -221,7 +215,7 @@ func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
 		}
 		return m.Network()
 	}
-	client, _, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
+	client, _, err := apiclient.ForUser(c.Access, cli.Version())
 	if err != nil {
 		return snapshot.Network{}, err
 	}

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 // TestReadPartly shows which namespaces are read where the user may not read all: those that are asked about, if
 // answers can do without the others.
 func TestReadPartly(t *testing.T) {
-	c := ObjectFlags{Kubeconfig: filepath.Join(t.TempDir(), "none")}
+	c := ObjectFlags{Access: apiclient.Access{Kubeconfig: filepath.Join(t.TempDir(), "none")}}
 	if got := c.namespaces(); len(got) > 0 {
 		t.Errorf("without being asked to, it reads %v", got)
 	}
