@@ -17,7 +17,7 @@ import (
 // for a terminal or for continuous integration.
 func guard(cmd *cobra.Command) {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
-	cmd.SetOut(spelling.NewWriter(cmd.OutOrStdout()))
+	cmd.SetOut(spelling.NewWriter(coloured(cmd.OutOrStdout())))
 	cmd.SetErr(spelling.NewWriter(cmd.ErrOrStderr()))
 }
 

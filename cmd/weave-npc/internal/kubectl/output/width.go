@@ -9,8 +9,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
-
-	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
 const (
@@ -22,7 +20,8 @@ const (
 
 // widthOf returns how wide the terminal is that out writes to; 0 if that is none.
 func widthOf(out io.Writer) int {
-	for w, is := out.(*spelling.Writer); is; w, is = out.(*spelling.Writer) {
+	type wrapper interface{ Raw() io.Writer }
+	for w, is := out.(wrapper); is; w, is = out.(wrapper) {
 		out = w.Raw()
 	}
 	f, is := out.(*os.File)
