@@ -42,6 +42,9 @@ func (r *result) apply(k *kernel, step string, ops []ipset.Op) {
 		return
 	}
 	defer k.doing.Begin(k.family.String(), step+" sets")()
+	if slices.ContainsFunc(ops, func(op ipset.Op) bool { return op.Kind == ipset.Destroy }) {
+		k.written++ // iptables cannot print a rule that it read before, and whose set is gone
+	}
 	err := k.sets.Apply(ops)
 	var be *ipset.BatchError
 	if !stderrors.As(err, &be) {

@@ -143,7 +143,7 @@ func (r *reading) begin(ctx context.Context, now time.Time, chains []readChains)
 	r.read(ctx, chains)
 }
 
-// again reads chains that a sync has written while they were read.
+// again reads chains that a sync has written while they were read, or whose sets it has deleted.
 func (r *reading) again(ctx context.Context, chains []readChains) {
 	r.overtaken++
 	r.read(ctx, chains)

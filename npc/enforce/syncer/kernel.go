@@ -66,7 +66,7 @@ type kernel struct {
 	// unsynced reports that chains were written that were not read since: how their rules look when printed is not
 	// known.
 	unsynced bool
-	// written counts the writes of chains.
+	// written counts the writes of chains, and the deletions of sets.
 	written int
 	// nftOnly reports whether the table has rules that iptables cannot show, as last logged.
 	nftOnly bool

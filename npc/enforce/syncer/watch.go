@@ -233,7 +233,7 @@ func (w *watcher) chainsDue(all bool) ([]readChains, error) {
 }
 
 // compareChains compares the chains that were read with what the controller knows, and returns those that a sync has
-// written meanwhile.
+// written meanwhile, or whose sets it has deleted.
 func (w *watcher) compareChains() (overtaken []readChains) {
 	for _, c := range w.reading.chains {
 		k := c.kernel

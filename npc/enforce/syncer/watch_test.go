@@ -201,6 +201,42 @@ func TestReadingChainsHoldsUpNoSync(t *testing.T) {
 	})
 }
 
+// TestS65_ASetIsDeletedWhileChainsAreRead: iptables cannot print a rule then that it has read before. They are read
+// again, and nothing is reported.
+func TestS65_ASetIsDeletedWhileChainsAreRead(t *testing.T) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newWatched(t, b)
+		s.Policy("a/new", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {none: has}}}]}]}`)
+		s.well()
+		s.DeletePolicy("a/new")
+		s.well()
+		s.Live.CollectGarbageNow()
+		s.well() // the chain goes before the set
+		cluster.Command(t, "iptables-"+string(b), "-w", "-D", "WEAVE-NPC-DROP-INGRESS", "1")
+		s.program("iptables-" + string(b) + "-save:fail")
+		s.Live.Look(t.Context())
+		before, err := s.Live.Sets.List("weave-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Live.CollectGarbageNow()
+		s.well()
+		if after, err := s.Live.Sets.List("weave-"); err != nil || len(after) >= len(before) {
+			t.Fatalf("no set was deleted; %v", err)
+		}
+		s.program()
+		if _, ended := s.Live.Conclude(t.Context()); ended {
+			t.Error("what was read before the set was deleted counts")
+		}
+		if drift, ended := s.Live.Conclude(t.Context()); !drift || !ended {
+			t.Errorf("drift = %t, ended = %t", drift, ended)
+		}
+		s.logged("cannot look for drift", 0)
+		s.well()
+		s.agree()
+	})
+}
+
 // TestS65_DriftIsFoundWhateverIsWritten in the meantime, as often as the chains are read.
 func TestS65_DriftIsFoundWhateverIsWritten(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
