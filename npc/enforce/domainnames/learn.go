@@ -284,6 +284,9 @@ func (l *Learner) update(now time.Time) {
 		l.follow(lists)
 	}
 	l.adopt(now)
+	if changed {
+		l.Names.read(l.index.lists)
+	}
 	l.arrive(arrived, now)
 }
 
@@ -330,7 +333,6 @@ func (l *Learner) adopt(now time.Time) {
 			l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
 		}
 	}
-	l.Names.read(l.index.lists)
 }
 
 // adoptOnce calls take with the members of a set, unless it was called before or there is no set.

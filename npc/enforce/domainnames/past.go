@@ -39,6 +39,9 @@ func (m *pastSets) remember(facts []fact) {
 // what a process has learned that ends before is in the other sets. What is refused, perhaps because the set is about to
 // be made, is tried again.
 func (m *pastSets) keep(lists map[string]*followed, now time.Time) error {
+	if len(m.unkept)+len(m.forgotten) == 0 {
+		return nil
+	}
 	add, remove := newOperations(ipset.Add), newOperations(ipset.Delete)
 	for e, name := range m.unkept {
 		if lists[e.list.Key] == e.list && e.list.kept[e.addr].Sub(now) < keepAgain {
