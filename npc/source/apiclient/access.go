@@ -1,6 +1,9 @@
 package apiclient
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
@@ -20,6 +23,15 @@ func (a Access) config() clientcmd.ClientConfig {
 		Context:  api.Context{Cluster: a.Cluster, AuthInfo: a.User},
 		AuthInfo: api.AuthInfo{Impersonate: a.As, ImpersonateGroups: a.Groups}}
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// Contexts returns the names of the contexts of the kubeconfig, sorted; none if it cannot be read.
+func (a Access) Contexts() []string {
+	config, err := a.config().RawConfig()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
 // Arguments returns the flags that give kubectl the same access.

@@ -56,9 +56,8 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 // ErrNoServer is the error of ForUser if nothing names an API server.
 var ErrNoServer = errors.New("no API server is known: give --kubeconfig FILE")
 
-// ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and
-// ~/.kube/config if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it
-// replaces the current context.
+// ForUser returns a client for the API server that kubectl would use: that of the kubeconfig file, or of $KUBECONFIG and
+// ~/.kube/config without one, or of the cluster that the process runs in.
 func ForUser(a Access, version string) (kubernetes.Interface, *rest.Config, error) {
 	if _, err := clientcmd.ParseTimeout(cmp.Or(a.Timeout, "0")); err != nil {
 		return nil, nil, errors.Wrap(err, "--request-timeout")

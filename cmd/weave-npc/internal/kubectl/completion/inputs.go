@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
@@ -114,15 +113,4 @@ func (w inputs) client() kubernetes.Interface {
 		return nil
 	}
 	return client
-}
-
-// contexts returns the names of the contexts of the kubeconfig.
-func (w inputs) contexts() []string {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = w.access.Kubeconfig
-	config, err := rules.Load()
-	if err != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(config.Contexts))
 }

@@ -118,4 +118,6 @@ func endpoints(ctx context.Context, w inputs, typed string) (names []string, pre
 }
 
 // contexts lists the contexts of the kubeconfig.
-func contexts(_ context.Context, w inputs, _ string) ([]string, bool) { return w.contexts(), false }
+func contexts(_ context.Context, w inputs, _ string) ([]string, bool) {
+	return w.access.Contexts(), false
+}
