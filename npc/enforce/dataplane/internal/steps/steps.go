@@ -1,4 +1,5 @@
-// Package steps holds the steps that change one family's sets and chains, and prints them.
+// Package steps holds the steps that change one family's sets and chains, and prints them. It also knows which entries
+// they move from one chain to another.
 //
 //	fmt.Print(s) // in the syntax of ipset restore, conntrack and iptables-restore
 package steps
