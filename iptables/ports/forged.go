@@ -20,6 +20,16 @@ func (s State) Drops(f Forgery) bool {
 	return s.Mode == On || s.Mode == Audit && f.Kind == byIP && slices.Contains(s.Reserved, f.Addr)
 }
 
+// Binds reports whether the source of a forgery is bound to its port.
+func (s State) Binds(f Forgery) bool {
+	for source := range s.Sources {
+		if source.Port == f.Port && source.MAC == f.MAC && (source.Addr == f.Addr || f.Kind == byMAC) {
+			return true
+		}
+	}
+	return false
+}
+
 // Forged returns the forged sources that were seen lately, sorted.
 func (Tables) Forged() ([]Forgery, error) {
 	kinds := map[string]Reason{forged4: byIP, forged6: byIP, forgedARP: byARP, forgedND: byNeighbour, forgedMACs: byMAC}

@@ -9,9 +9,15 @@ import (
 	"github.com/weave-npc/weave-npc/iptables/ports"
 )
 
-// report reports the forged sources. The port of one that may be honest is looked at again, at once: its pod may have
-// another hardware address now.
+// report reports the forged sources that were seen at the last pass and are not bound since, and asks for new ones. The
+// ports of these are looked at again, at once: a pod may have another hardware address now.
 func (g *Guard) report(now time.Time) error {
+	for _, f := range g.suspects {
+		if !g.have.Binds(f) {
+			g.reportForged(f, now)
+		}
+	}
+	g.suspects = nil
 	if g.Config.Mode == ports.Off || now.Sub(g.reported) < checkEvery {
 		return nil
 	}
@@ -25,20 +31,24 @@ func (g *Guard) report(now time.Time) error {
 		return g.unread(err)
 	}
 	g.Reporter.count(dropped)
-	for _, f := range g.Reporter.fresh(forged) {
+	g.suspects = g.Reporter.fresh(forged)
+	for _, f := range g.suspects {
 		if l, found := g.looks[f.Port]; found {
 			g.looks[f.Port] = look{l.first, now}
 		}
-		taken, plain := g.holder(f)
-		dropped := g.have.Drops(f)
-		if !plain && !dropped && !g.audit.IsZero() {
-			g.audit = now.Add(g.Config.Audit)
-		}
-		g.Reporter.forged(forgedSource{f, g.name(f.Port), g.owners[f.Port], taken, g.bindings.has(f),
-			dropped})
 	}
 	g.Reporter.forget(g.looks)
 	return nil
+}
+
+// reportForged reports a forged source. An audit goes on for as long as before if it may be honest.
+func (g *Guard) reportForged(f ports.Forgery, now time.Time) {
+	taken, plain := g.holder(f)
+	dropped := g.have.Drops(f)
+	if !plain && !dropped && !g.audit.IsZero() {
+		g.audit = now.Add(g.Config.Audit)
+	}
+	g.Reporter.forged(forgedSource{f, g.name(f.Port), g.owners[f.Port], taken, g.bindings.has(f), dropped})
 }
 
 // unread handles an error about tables that were there a moment ago: if they are gone, that is drift.

@@ -86,7 +86,8 @@ type Guard struct {
 	failing    string
 	retry      wait.Backoff
 	retryAt    time.Time
-	reported   time.Time // when forged sources were asked for
+	reported   time.Time       // when forged sources were asked for
+	suspects   []ports.Forgery // seen then and not reported yet
 }
 
 // look is when a port is looked at.
