@@ -20,6 +20,7 @@ type evaluated struct {
 	verdict verdict
 	reset   []byte // what replaces the packet, if the verdict is that
 	flow    flow
+	found   []fact // of no list yet
 	facts   []fact
 	// malformed is set if no pod can read the packet either.
 	malformed bool
@@ -64,7 +65,7 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	}
 	take := func(message []byte) {
 		if r, ok := parseReply(message); ok {
-			e.facts = append(e.facts, l.facts(r, p.from.Addr(), now)...)
+			e.found = append(e.found, l.facts(r, p.from.Addr(), now)...)
 			if !l.lists(keys, r) {
 				l.Names.lookedUp(pod, r, l.Domain, now)
 			}
@@ -73,9 +74,9 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	if p.proto == unix.IPPROTO_UDP {
 		take(p.payload)
 	} else if e.verdict = l.streams.take(p, now, take); e.verdict == reset {
-		e.reset, e.facts = p.reset(), nil
+		e.reset, e.found = p.reset(), nil
 	}
-	e.facts = l.subject(pod, e.facts)
+	e.facts = l.subject(pod, e.found)
 	return e
 }
 
@@ -89,7 +90,7 @@ func (l *Learner) lists(keys []string, r reply) bool {
 // facts returns what an answer says about names of lists. Which lists these are is left open.
 func (l *Learner) facts(r reply, resolver netip.Addr, now time.Time) (out []fact) {
 	for link, name := range r.names(l.Domain) {
-		if len(l.index.match(name)) == 0 {
+		if len(l.index.match(name))+len(l.formers.match(name)) == 0 {
 			continue
 		}
 		for _, f := range r.found {
@@ -122,20 +123,26 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 			}
 		}
 	}
-	return out
+	return append(out, l.subjectBefore(pod, facts)...)
 }
 
-// learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts.
+// learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts. If the lists
+// change meanwhile, new ones did not take over these facts: it begins again.
 func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.Decision) {
-	var facts []fact
-	for _, e := range batch {
-		facts = append(facts, e.facts...)
+	refused, held := l.addBatch(batch, now)
+	for !held {
+		l.update(now)
+		for i := range batch {
+			batch[i].facts = l.subject(batch[i].flow.to.Addr(), batch[i].found)
+		}
+		refused, held = l.addBatch(batch, now)
 	}
-	refused := l.add(facts, now)
 	var counts Counts
 	for i := range batch {
 		e := &batch[i]
-		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool { return refused[element{f.list, f.addr}] })
+		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool {
+			return refused[element{f.list, f.addr}] && !l.isFormer(f)
+		})
 		if isRefused {
 			e.verdict = drop
 			l.streams.remove(e.flow) // it is past the message; what is sent again is reset
@@ -153,8 +160,18 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 	l.counts.Refused += counts.Refused
 	l.counts.Resets += counts.Resets
 	l.mu.Unlock()
-	l.hold(facts, refused)
 	return decisions
+}
+
+// addBatch adds the facts of a batch to the sets and holds them. It returns the elements that were refused, and whether
+// the lists are still the same.
+func (l *Learner) addBatch(batch []evaluated, now time.Time) (refused map[element]bool, held bool) {
+	var facts []fact
+	for _, e := range batch {
+		facts = append(facts, e.facts...)
+	}
+	refused = l.add(facts, now)
+	return refused, l.hold(facts, refused)
 }
 
 // add adds the addresses of facts to the sets, one operation a set, and returns the elements that were refused.
@@ -244,19 +261,22 @@ func seconds(d time.Duration) uint32 {
 	return uint32(min(max(1, (d+time.Second-1)/time.Second), longest))
 }
 
-// hold holds the facts that were not refused. What these displace is gone with deleteGone.
-func (l *Learner) hold(facts []fact, refused map[element]bool) {
-	taken := facts[:0:0]
-	l.mu.Lock()
-	for _, f := range facts {
-		if !refused[element{f.list, f.addr}] {
-			l.memory.hold(f)
-			l.counts.Learned++
-			taken = append(taken, f)
-		}
+// hold holds the facts that were not refused, if the lists are still those that the facts were evaluated with; it
+// reports whether they are. What these facts displace is gone with deleteGone.
+func (l *Learner) hold(facts []fact, refused map[element]bool) bool {
+	taken := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool {
+		return refused[element{f.list, f.addr}] || l.isFormer(f)
+	})
+	if !l.past.remember(taken, l.generation) {
+		return false
 	}
-	l.mu.Unlock()
-	l.past.remember(taken)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range taken {
+		l.memory.hold(f)
+		l.counts.Learned++
+	}
+	return true
 }
 
 // deleteGone deletes what is held no longer from the sets, and brings those of the past up to date.
@@ -279,15 +299,17 @@ func (l *Learner) deleteGone() {
 
 // update takes over what the controller has set.
 func (l *Learner) update(now time.Time) {
-	lists, changed, arrived := l.Names.inputs.take()
-	if changed {
-		l.follow(lists)
+	set := l.Names.inputs.take()
+	l.generation = set.generation
+	if set.changed {
+		l.follow(set.lists)
+		l.formers = newFormers(set.formers)
 	}
 	l.adopt(now)
-	if changed {
+	if set.changed {
 		l.Names.read(l.index.lists)
 	}
-	l.arrive(arrived, now)
+	l.arrive(set.arrived, now)
 }
 
 // arrive adds what waited for pods. What is refused, perhaps because the set is about to be made, waits on.
@@ -296,11 +318,10 @@ func (l *Learner) arrive(pods []netip.Addr, now time.Time) {
 		waited := l.waiting.take(pod)
 		facts := l.subject(pod, waited)
 		refused := l.add(facts, now)
-		if len(refused) > 0 {
+		if held := l.hold(facts, refused); len(refused) > 0 || !held {
 			l.waiting.add(pod, waited)
 			l.late = append(l.late, pod)
 		}
-		l.hold(facts, refused)
 	}
 	l.deleteGone()
 }
@@ -371,6 +392,6 @@ func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time)
 		}
 	}
 	l.mu.Unlock()
-	l.past.remember(facts)
+	l.past.remember(facts, anyGeneration)
 	l.deleteGone()
 }

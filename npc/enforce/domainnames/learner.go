@@ -64,12 +64,15 @@ type sets interface {
 // Learner learns the addresses of names.
 type Learner struct {
 	Config
-	sets    sets
-	queue   *nfqueue.Queue
-	copies  copies
-	index   index
-	streams *streams
-	waiting waiting
+	sets   sets
+	queue  *nfqueue.Queue
+	copies copies
+	index  index
+	// generation is that of the lists in index.
+	generation uint64
+	formers    formers
+	streams    *streams
+	waiting    waiting
 	// late are pods whose facts still wait although they are known.
 	late []netip.Addr
 	past pastSets
@@ -106,7 +109,7 @@ func Open(c Config) (*Learner, error) {
 }
 
 func newLearner(c Config, s sets) *Learner {
-	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
+	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil), formers: newFormers(nil),
 		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, past: newPastSets(s, c.Names),
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
@@ -187,6 +190,7 @@ func (l *Learner) tick(now time.Time) {
 		l.Names.inputs.giveUp(a)
 	}
 	l.streams.expire(now)
+	l.note("formers", l.endFormers(now), "the kernel does not say which sets of domain names it has")
 	l.note("copies", l.overhear(now), unheard)
 	l.copies.retry()
 	lost := l.queue.Dropped()

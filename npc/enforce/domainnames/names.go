@@ -161,25 +161,30 @@ func (n *Names) Counts() Counts {
 	return Counts{}
 }
 
-// Remember records that a name that a list has is at an address, if the list is followed. It returns addresses that are
-// forgotten for that.
-func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) (forgotten []netip.Addr) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r := n.remembered[list]; r != nil {
-		return r.add(a, name, until)
-	}
-	return nil
+// Remember records that a name that a list has is at an address, if the list is followed.
+func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) {
+	n.remember([]fact{{list: newFollowed(List{Key: list}), name: name, addr: a, until: until}}, anyGeneration)
 }
 
-// remember records facts, and returns what is forgotten for that.
-func (n *Names) remember(facts []fact) (forgotten []element) {
+// anyGeneration stands for the lists of now.
+const anyGeneration = 0
+
+// remember records facts of lists that are followed, if the lists are those of a generation. It returns what is forgotten
+// for that, and whether they are.
+func (n *Names) remember(facts []fact, generation uint64) (forgotten []element, current bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if generation != anyGeneration && generation != n.inputs.current() {
+		return nil, false
+	}
 	for _, f := range facts {
-		for _, a := range n.Remember(f.list.Key, f.name, f.addr, f.until) {
-			forgotten = append(forgotten, element{f.list, a})
+		if r := n.remembered[f.list.Key]; r != nil {
+			for _, a := range r.add(f.addr, f.name, f.until) {
+				forgotten = append(forgotten, element{f.list, a})
+			}
 		}
 	}
-	return forgotten
+	return forgotten, true
 }
 
 // read records that the sets of lists were read, or that there are none.

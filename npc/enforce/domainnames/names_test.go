@@ -76,7 +76,7 @@ func TestNamesAreRemembered(t *testing.T) {
 	for i := range maxRemembered + 1 {
 		facts = append(facts, fact{list: of, addr: address(i), until: now.Add(time.Duration(i) * time.Second)})
 	}
-	n.remember(facts)
+	n.remember(facts, anyGeneration)
 	for i, want := range map[int]bool{0: false, maxRemembered / 3: false, maxRemembered: true, maxRemembered * 2 / 3: true} {
 		if got := n.IsNamed(address(i), lists[0].Names); got != want {
 			t.Errorf("address %d is remembered: %t", i, got)
@@ -117,7 +117,7 @@ func TestS113_ANewListTakesOver(t *testing.T) {
 		n.Follow([]List{former}, tc.before)
 		n.remember([]fact{{list: of, name: "n.a.org", addr: server, until: time.Now().Add(time.Hour)},
 			{list: of, name: "n.a.org", addr: expired, until: time.Now().Add(-time.Second)},
-			{list: of, name: "x.org", addr: other, until: time.Now().Add(time.Hour)}})
+			{list: of, name: "x.org", addr: other, until: time.Now().Add(time.Hour)}}, anyGeneration)
 		n.Follow([]List{former, next}, tc.after)
 		if n.IsNamed(server, next.Names) != tc.want || n.IsNamed(expired, next.Names) != tc.want || n.IsNamed(other, next.Names) {
 			t.Errorf("%s: the list has %+v", name, n.remembered[next.Key].until)

@@ -27,12 +27,17 @@ func newPastSets(s sets, n *Names) pastSets {
 	return pastSets{sets: s, names: n, unkept: map[element]string{}}
 }
 
-// remember remembers facts that the sets took.
-func (m *pastSets) remember(facts []fact) {
-	m.forgotten = append(m.forgotten, m.names.remember(facts)...)
+// remember remembers facts that the sets took, if the lists are those of a generation; it reports whether they are.
+func (m *pastSets) remember(facts []fact, generation uint64) bool {
+	forgotten, current := m.names.remember(facts, generation)
+	if !current {
+		return false
+	}
+	m.forgotten = append(m.forgotten, forgotten...)
 	for _, f := range facts {
 		m.unkept[element{f.list, f.addr}] = f.name
 	}
+	return true
 }
 
 // keep brings the sets of the past of some lists up to date. It takes place after verdicts, which do not wait for it:
@@ -83,5 +88,6 @@ func (m *pastSets) recall(of *followed, members []ipset.Element, now time.Time) 
 			facts = append(facts, fact{list: of, name: e.Comment, addr: a, until: now})
 		}
 	}
-	m.forgotten = append(m.forgotten, m.names.remember(facts)...)
+	forgotten, _ := m.names.remember(facts, anyGeneration)
+	m.forgotten = append(m.forgotten, forgotten...)
 }

@@ -18,12 +18,15 @@ const (
 
 // inputs are what the controller sets. It holds a lock of its own meanwhile, so that nothing here takes long.
 type inputs struct {
-	mu       sync.Mutex // guards the fields below
-	lists    []List
-	changed  bool                    // lists, since they were taken
-	subjects map[netip.Addr][]string // address of a pod -> keys of its lists
-	awaited  map[netip.Addr]struct{} // addresses without a pod that answers were sent to
-	arrived  map[netip.Addr]struct{} // those of them that have a pod now
+	mu      sync.Mutex // guards the fields below
+	lists   []List
+	formers []former // of the lists
+	changed bool     // lists or formers, since they were taken
+	// generation grows with each change of lists.
+	generation uint64
+	subjects   map[netip.Addr][]string // address of a pod -> keys of its lists
+	awaited    map[netip.Addr]struct{} // addresses without a pod that answers were sent to
+	arrived    map[netip.Addr]struct{} // those of them that have a pod now
 }
 
 func newInputs() *inputs {
@@ -35,7 +38,11 @@ func newInputs() *inputs {
 func (in *inputs) follow(lists []List, pods map[netip.Addr][]string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.changed = in.changed || !slices.EqualFunc(in.lists, lists, List.equal)
+	if !slices.EqualFunc(in.lists, lists, List.equal) {
+		in.keepFormers(lists)
+		in.changed = true
+		in.generation++
+	}
 	in.lists, in.subjects = lists, pods
 	for a := range in.awaited {
 		if _, known := pods[a]; known {
@@ -71,14 +78,30 @@ func (in *inputs) giveUp(a netip.Addr) {
 	delete(in.awaited, a)
 }
 
-// take returns what has changed since the last call: the lists, if they have, and the addresses that have a pod now.
-func (in *inputs) take() (lists []List, changed bool, arrived []netip.Addr) {
+// taken is what the controller has set.
+type taken struct {
+	lists      []List
+	formers    []former
+	changed    bool // lists or formers, since the last call
+	arrived    []netip.Addr
+	generation uint64
+}
+
+// take returns what is set, and the addresses that have a pod since the last call.
+func (in *inputs) take() taken {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	lists, changed, arrived = in.lists, in.changed, slices.Collect(maps.Keys(in.arrived))
+	out := taken{in.lists, slices.Clone(in.formers), in.changed, slices.Collect(maps.Keys(in.arrived)), in.generation}
 	in.changed = false
 	clear(in.arrived)
-	return lists, changed, arrived
+	return out
+}
+
+// current returns the generation of the lists.
+func (in *inputs) current() uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.generation
 }
 
 // pending reports whether take has something to return.

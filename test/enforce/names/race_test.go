@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestS109_AnAnswerArrivesOnceItsAddressIsReachable looks names up and connects to each at once.
+// TestS109_AnAnswerArrivesOnceItsAddressIsReachable looks names up and connects to each at once, while policies change.
 func TestS109_AnAnswerArrivesOnceItsAddressIsReachable(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, attach := range []lab.Attach{lab.Bridge, lab.Routed} {
@@ -27,29 +28,65 @@ func TestS109_AnAnswerArrivesOnceItsAddressIsReachable(t *testing.T) {
 				w := e2e.New(t, backend, lab.Config{Attach: attach})
 				openOutside(t, w)
 				serve(t, w.Hosts["mon"])
-				w.Begin(t, e2e.Do(base(), byName("*.example.com")), "--domain-grace", "0s")
+				w.Begin(t, e2e.Do(base(), byName("*.example.com")), "--domain-grace", "5s")
 				if err := dial(w.Hosts["web"], outside(4, 1)); err == nil {
 					t.Fatal("an address is reached that no answer gave")
 				}
-				lookUpAndConnect(t, w, 500)
+				before := dropped(w)
+				if before == 0 {
+					t.Fatal("packets that are dropped are not counted")
+				}
+				looking := lookUpAndConnect(w, 32, 125)
+				changes := []e2e.Change{e2e.Policy("shop/p", e2e.DBToWeb), byName("*.example.com", "n1.example.org"),
+					e2e.Policy("shop/p", `{podSelector: {}, policyTypes: [Ingress]}`), byName("*.example.com")}
+				for i := 0; looking.running(); i++ {
+					w.Apply(t, w.Objects(e2e.Do(base(), byName("*.example.com"), changes[i%len(changes)])))
+				}
+				looking.expectNone(t, w)
+				if more := dropped(w) - before; more > 0 {
+					t.Errorf("%d packets were dropped\n%s", more, lab.DumpFilter(w.Nodes()[0]))
+				}
 			})
 		}
 	})
 }
 
-// lookUpAndConnect has several clients in web look random names up, by both protocols and families, and connect.
-func lookUpAndConnect(t *testing.T, w *e2e.Cluster, each int) {
-	t.Helper()
-	before := dropped(w)
-	if before == 0 {
-		t.Fatal("packets that are dropped are not counted")
-	}
-	var wg sync.WaitGroup
-	var failed atomic.Int32
-	for client := range 8 {
-		wg.Go(func() {
+// TestS112_S114_KilledUnderLookups kills weave-npc and starts it again at once, while names are looked up. An answer
+// comes later then, and its address is reachable.
+func TestS112_S114_KilledUnderLookups(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, byName("*.example.com"), "--domain-grace", "1h")
+		known := mustLookUp(t, w, "udp", "n251.example.com.", 4)
+		looking := lookUpAndConnect(w, 8, 50)
+		for looking.running() {
+			w.Daemons[0].Kill(t)
+			reaches(t, w, known, true)
+			reaches(t, w, outside(6, 252), false)
+			w.Daemons[0].Start(t)
+			w.Daemons[0].AwaitReady(t)
+		}
+		looking.expectNone(t, w)
+		reaches(t, w, known, true)
+	})
+}
+
+// lookups are clients in web that look random names up, by both protocols and families, and connect to each at once.
+type lookups struct {
+	clients sync.WaitGroup
+	left    atomic.Int32 // clients that have not ended
+	mu      sync.Mutex   // guards failed
+	failed  []string
+}
+
+// lookUpAndConnect has clients look so many names up each.
+func lookUpAndConnect(w *e2e.Cluster, clients, each int) *lookups {
+	l := &lookups{}
+	l.left.Store(int32(clients))
+	for client := range clients {
+		l.clients.Go(func() {
+			defer l.left.Add(-1)
 			for i := range each {
-				number := byte(1 + (i*8+client)%250)
+				number := byte(1 + (i*clients+client)%250)
 				family, network := 4+2*(i%2), [...]string{"udp", "tcp"}[i/2%2]
 				name := fmt.Sprintf("%c%d.example.com.", "nk"[i/4%2], number)
 				a, err := lookUp(w.Hosts["web"], w.Hosts["mon"].Addr(family), network, name, family)
@@ -57,17 +94,24 @@ func lookUpAndConnect(t *testing.T, w *e2e.Cluster, each int) {
 					err = dialWithin(w.Hosts["web"], a, e2e.Timeout) // slow machines need time
 				}
 				if err != nil {
-					if failed.Add(1) >= 5 {
-						return
-					}
-					t.Errorf("%s by %s: %v %v", name, network, a, err)
+					l.mu.Lock()
+					l.failed = append(l.failed, fmt.Sprintf("%s by %s: %v %v", name, network, a, err))
+					l.mu.Unlock()
 				}
 			}
 		})
 	}
-	wg.Wait()
-	if n, more := failed.Load(), dropped(w)-before; n > 0 || more > 0 {
-		t.Errorf("%d of %d failed, and %d packets were dropped\n%s", n, 8*each, more, lab.DumpFilter(w.Nodes()[0]))
+	return l
+}
+
+func (l *lookups) running() bool { return l.left.Load() > 0 }
+
+// expectNone waits for the clients and expects that none of their lookups and connections failed.
+func (l *lookups) expectNone(t *testing.T, w *e2e.Cluster) {
+	t.Helper()
+	l.clients.Wait()
+	if len(l.failed) > 0 {
+		t.Errorf("%d failed:\n%s\n%s", len(l.failed), strings.Join(l.failed[:min(len(l.failed), 5)], "\n"), w.State())
 	}
 }
 
