@@ -14,8 +14,19 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/domainnames/internal/nfqueue"
 )
 
+const (
+	// patience is how long an answer waits for a set that does not take its addresses, perhaps because it is about to be
+	// made. Then it is dropped, and asked for again.
+	patience = 2 * time.Second
+	// tryEvery is how often it is tried meanwhile.
+	tryEvery = 20 * time.Millisecond
+	// maxDeferred bounds the packets that wait. The others are dropped at once.
+	maxDeferred = 1024
+)
+
 // evaluated is a packet with its verdict, which depends on whether the sets take its facts.
 type evaluated struct {
+	since   time.Time
 	id      uint32
 	verdict verdict
 	reset   []byte // what replaces the packet, if the verdict is that
@@ -36,13 +47,16 @@ func (l *Learner) read() error {
 	})
 	now := time.Now()
 	l.update(now)
-	if len(packets) == 0 {
-		return err
-	}
-	batch := make([]evaluated, len(packets))
+	batch := l.deferred
+	l.deferred = nil
+	l.subjects(batch)
 	for i, raw := range packets {
-		batch[i] = l.evaluate(raw, now)
-		batch[i].id = ids[i]
+		e := l.evaluate(raw, now)
+		e.id = ids[i]
+		batch = append(batch, e)
+	}
+	if len(batch) == 0 {
+		return err
 	}
 	l.note("verdicts", l.queue.Decide(l.learn(batch, now)), "DNS answers get no verdicts")
 	l.deleteGone()
@@ -51,6 +65,7 @@ func (l *Learner) read() error {
 
 // evaluate finds the facts in a packet.
 func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
+	e.since = now
 	p, err := parsePacket(raw)
 	if err != nil {
 		e.verdict, e.malformed = drop, true
@@ -126,16 +141,21 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 	return append(out, l.subjectBefore(pod, facts)...)
 }
 
-// learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts. If the lists
-// change meanwhile, new ones did not take over these facts: it begins again.
+// subjects looks again for which lists the facts of a batch count.
+func (l *Learner) subjects(batch []evaluated) {
+	for i := range batch {
+		batch[i].facts = l.subject(batch[i].flow.to.Addr(), batch[i].found)
+	}
+}
+
+// learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts. What is refused
+// waits. If the lists change meanwhile, new ones did not take over these facts: it begins again.
 func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.Decision) {
-	refused, held := l.addBatch(batch, now)
+	refused, err, held := l.addBatch(batch, now)
 	for !held {
 		l.update(now)
-		for i := range batch {
-			batch[i].facts = l.subject(batch[i].flow.to.Addr(), batch[i].found)
-		}
-		refused, held = l.addBatch(batch, now)
+		l.subjects(batch)
+		refused, err, held = l.addBatch(batch, now)
 	}
 	var counts Counts
 	for i := range batch {
@@ -143,6 +163,10 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool {
 			return refused[element{f.list, f.addr}] && !l.isFormer(f)
 		})
+		if isRefused && now.Sub(e.since) < l.patience && len(l.deferred) < maxDeferred {
+			l.deferred = append(l.deferred, *e)
+			continue
+		}
 		if isRefused {
 			e.verdict = drop
 			l.streams.remove(e.flow) // it is past the message; what is sent again is reset
@@ -155,30 +179,33 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		}
 		decisions = append(decisions, nfqueue.Decision{ID: e.id, Drop: e.verdict == drop, Replace: e.reset})
 	}
+	if err == nil || counts.Refused > 0 {
+		l.note("adding", err, "addresses of domain names cannot be added: DNS answers with them are dropped")
+	}
 	l.mu.Lock()
-	l.counts.Answers += uint64(len(batch))
+	l.counts.Answers += uint64(len(decisions))
 	l.counts.Refused += counts.Refused
 	l.counts.Resets += counts.Resets
 	l.mu.Unlock()
 	return decisions
 }
 
-// addBatch adds the facts of a batch to the sets and holds them. It returns the elements that were refused, and whether
-// the lists are still the same.
-func (l *Learner) addBatch(batch []evaluated, now time.Time) (refused map[element]bool, held bool) {
+// addBatch adds the facts of a batch to the sets and holds them. It returns the elements that were refused, why, and
+// whether the lists are still the same.
+func (l *Learner) addBatch(batch []evaluated, now time.Time) (refused map[element]bool, why error, held bool) {
 	var facts []fact
 	for _, e := range batch {
 		facts = append(facts, e.facts...)
 	}
-	refused = l.add(facts, now)
-	return refused, l.hold(facts, refused)
+	refused, why = l.add(facts, now)
+	return refused, why, l.hold(facts, refused)
 }
 
-// add adds the addresses of facts to the sets, one operation a set, and returns the elements that were refused.
-func (l *Learner) add(facts []fact, now time.Time) map[element]bool {
-	refused := map[element]bool{}
+// add adds the addresses of facts to the sets, one operation a set. It returns the elements that were refused, and why.
+func (l *Learner) add(facts []fact, now time.Time) (refused map[element]bool, why error) {
+	refused = map[element]bool{}
 	if len(facts) == 0 {
-		return refused
+		return refused, nil
 	}
 	latest, comments := l.latest(facts)
 	add := newOperations(ipset.Add)
@@ -186,13 +213,12 @@ func (l *Learner) add(facts []fact, now time.Time) map[element]bool {
 		add.put(e.list.Sets, e, ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)})
 	}
 	err := l.sets.Apply(add.ops)
-	l.note("adding", err, "addresses of domain names cannot be added: DNS answers with them are dropped")
 	for _, failed := range failures(err, add.ops) {
 		for _, el := range failed.Elements {
 			refused[element{add.lists[failed.Index], el.Prefix.Addr()}] = true
 		}
 	}
-	return refused
+	return refused, err
 }
 
 // operations are one operation for each set, of one kind.
@@ -317,7 +343,8 @@ func (l *Learner) arrive(pods []netip.Addr, now time.Time) {
 	for _, pod := range pods {
 		waited := l.waiting.take(pod)
 		facts := l.subject(pod, waited)
-		refused := l.add(facts, now)
+		refused, err := l.add(facts, now)
+		l.note("arrived", err, "addresses of domain names cannot be added, trying again")
 		if held := l.hold(facts, refused); len(refused) > 0 || !held {
 			l.waiting.add(pod, waited)
 			l.late = append(l.late, pod)
@@ -344,54 +371,4 @@ func (l *Learner) follow(lists []List) {
 	}
 	l.mu.Unlock()
 	l.index = newIndex(next)
-}
-
-// adopt takes over what the sets of new lists hold, once there is a set.
-func (l *Learner) adopt(now time.Time) {
-	for _, of := range l.index.lists {
-		for f := range npc.Families {
-			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.past.recall(of, members, now) })
-			l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
-		}
-	}
-}
-
-// adoptOnce calls take with the members of a set, unless it was called before or there is no set.
-func (l *Learner) adoptOnce(set ipset.Set, done *bool, take func([]ipset.Element)) {
-	if *done || set.Name == "" {
-		return
-	}
-	found, err := l.sets.ListNamed([]string{set.Name})
-	l.note("adopting", err, "addresses of domain names cannot be read: those that were learned before are missing")
-	if *done = err == nil && len(found) == 1; *done {
-		take(found[0].Members)
-	}
-}
-
-// adoptSet holds the members of a set, for what is left of their time without the one that is for outages. It deletes
-// those whose time is over, which are remembered, and those that have no name of the list.
-func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time) {
-	own := newIndex(map[string]*followed{of.Key: of})
-	var facts []fact
-	l.mu.Lock()
-	for _, m := range members {
-		a := m.Prefix.Addr()
-		left := time.Duration(m.Timeout)*time.Second - outage
-		matches := own.match(m.Comment)
-		if len(of.addrs[a]) > 0 {
-			continue
-		}
-		if len(matches) > 0 {
-			facts = append(facts, fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now,
-				until: now.Add(left)})
-		}
-		if left <= 0 || len(matches) == 0 {
-			l.memory.gone = append(l.memory.gone, element{of, a})
-		} else {
-			l.memory.hold(facts[len(facts)-1])
-		}
-	}
-	l.mu.Unlock()
-	l.past.remember(facts, anyGeneration)
-	l.deleteGone()
 }

@@ -73,6 +73,9 @@ type Learner struct {
 	formers    formers
 	streams    *streams
 	waiting    waiting
+	// deferred are packets that wait for the sets, and patience is how long.
+	deferred []evaluated
+	patience time.Duration
 	// late are pods whose facts still wait although they are known.
 	late []netip.Addr
 	past pastSets
@@ -110,7 +113,7 @@ func Open(c Config) (*Learner, error) {
 
 func newLearner(c Config, s sets) *Learner {
 	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil), formers: newFormers(nil),
-		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, past: newPastSets(s, c.Names),
+		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, patience: patience, past: newPastSets(s, c.Names),
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 
@@ -147,7 +150,11 @@ func (l *Learner) Run(ctx context.Context) error {
 			l.tick(now)
 			next = now.Add(every)
 		}
-		l.queue.Until(next)
+		if until := time.Now().Add(tryEvery); len(l.deferred) > 0 && until.Before(next) {
+			l.queue.Until(until)
+		} else {
+			l.queue.Until(next)
+		}
 		if ctx.Err() != nil { // what woke the queue before may have been overwritten
 			break
 		}

@@ -92,6 +92,7 @@ func newDesk(t *testing.T) *desk {
 	s := &paper{sets: map[string]map[netip.Addr]ipset.Attr{"one4": {}, "one6": {}, "two4": {}, "two6": {}}}
 	log := &bytes.Buffer{}
 	l := newLearner(Config{Names: NewNames(), Log: slog.New(slog.NewTextHandler(log, nil)), Grace: time.Minute, Domain: "cluster.local"}, s)
+	l.patience = 0
 	d := &desk{l, t, s, time.Now(), log}
 	l.Follow(twoLists())
 	l.SetSubject(ends()[0][1].Addr(), []string{"one", "two"})
@@ -295,6 +296,74 @@ func TestS109_RefusedAnswersAreDropped(t *testing.T) {
 		if !strings.Contains(d.sets.text("one4"), a.Addr.String()) {
 			t.Errorf("%+v is held, and in no set", a)
 		}
+	}
+}
+
+// TestS109_AnswersWaitForTheirSet shows that an answer has no verdict while the set is about to be made, which may be
+// that of another list by then, and that the number of those that wait is bounded.
+func TestS109_AnswersWaitForTheirSet(t *testing.T) {
+	d := newDesk(t)
+	d.patience = patience
+	pod := ends()[0][1].Addr()
+	d.sets.sets["three4"] = nil
+	three := List{Key: "three", Names: []string{"*.x"}, Sets: setsOf("three")}
+	d.Names.Follow([]List{three}, map[netip.Addr][]string{pod: {"three"}})
+	d.take(ends()[0][1], answer(t, "a.x", "a.x A 10.9.0.1 30"))
+	if len(d.deferred) != 1 || d.snapshot().Answers != 0 {
+		t.Fatalf("%d wait, counts %+v", len(d.deferred), d.snapshot())
+	}
+	d.wants("of the former list", "one4", "10.9.0.1 a.x 690")
+	again := func() int {
+		batch := d.deferred
+		d.deferred = nil
+		d.update(d.now)
+		d.subjects(batch)
+		return len(d.learn(batch, d.now))
+	}
+	four := List{Key: "four", Names: []string{"a.x"}, Sets: setsOf("four")}
+	d.sets.sets["four4"] = map[netip.Addr]ipset.Attr{}
+	d.Names.Follow([]List{four}, map[netip.Addr][]string{pod: {"four"}})
+	if again() != 1 || d.snapshot().Refused != 0 || d.log.Len() > 0 {
+		t.Errorf("counts %+v, logged %s", d.snapshot(), d.log)
+	}
+	d.wants("of the list of now", "four4", "10.9.0.1 a.x 690")
+	d.sets.sets["four4"] = nil
+	for i := range maxDeferred + 1 {
+		d.take(ends()[0][1], answer(t, "a.x", fmt.Sprintf("a.x A 10.8.%d.%d 30", i/250, i%250)))
+	}
+	if len(d.deferred) != maxDeferred || d.snapshot().Refused != 1 {
+		t.Errorf("%d wait, counts %+v", len(d.deferred), d.snapshot())
+	}
+	d.now = d.now.Add(patience)
+	if again() != maxDeferred || d.snapshot().Refused != maxDeferred+1 {
+		t.Errorf("counts %+v", d.snapshot())
+	}
+}
+
+// TestS109_ListsChangeDuringABatch has a list replaced after an answer was read, and before it is held: the set of the next
+// list begins with its address, and the former's, which rules match yet, has it too.
+func TestS109_ListsChangeDuringABatch(t *testing.T) {
+	d := newDesk(t)
+	d.update(d.now)
+	pod := ends()[0][1].Addr()
+	e := d.evaluate(udp(t, ends()[0][0], ends()[0][1], answer(t, "a.x", "a.x A 10.9.0.1 30")), d.now)
+	next := List{Key: "*.x", Names: []string{"*.x"}, Sets: setsOf("next")}
+	d.sets.sets["next4"] = map[netip.Addr]ipset.Attr{}
+	d.Names.Follow([]List{next}, map[netip.Addr][]string{pod: {next.Key}})
+	if len(d.learn([]evaluated{e}, d.now)) != 1 || len(d.Names.Elements(next.Names, npc.IPv4, false)()) != 1 {
+		t.Errorf("the next list has %v", d.Names.Elements(next.Names, npc.IPv4, false)())
+	}
+	d.wants("one batch", "one4", "10.9.0.1 a.x 690", "next4", "10.9.0.1 a.x 690")
+	d.now = d.now.Add(2 * every)
+	delete(d.sets.sets, "one4")
+	delete(d.sets.sets, "one6")
+	delete(d.sets.sets, "two4")
+	delete(d.sets.sets, "two6")
+	if err := d.endFormers(d.now); err != nil {
+		t.Fatal(err)
+	}
+	if d.update(d.now); len(d.formers.byKey) > 0 {
+		t.Errorf("lists without a set are kept: %v", d.formers.byKey)
 	}
 }
 

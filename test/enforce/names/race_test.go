@@ -64,6 +64,7 @@ func TestS112_S114_KilledUnderLookups(t *testing.T) {
 			reaches(t, w, outside(6, 252), false)
 			w.Daemons[0].Start(t)
 			w.Daemons[0].AwaitReady(t)
+			time.Sleep(3 * time.Second) // else stub resolvers give up
 		}
 		looking.expectNone(t, w)
 		reaches(t, w, known, true)
