@@ -2,7 +2,6 @@ package domainnames
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -16,37 +15,6 @@ type former struct {
 	List
 	subjects map[netip.Addr]bool
 	gone     time.Time // when it went
-}
-
-// isFormer reports whether a fact is for a former list: only its set gets the address.
-func (l *Learner) isFormer(f fact) bool { return l.formers.lists[f.list.Key] == f.list }
-
-// keepFormers keeps those of the lists that are followed no longer. in.mu is held.
-func (in *inputs) keepFormers(next []List) {
-	for _, l := range in.lists {
-		if slices.ContainsFunc(next, l.equal) {
-			continue
-		}
-		f := former{l, map[netip.Addr]bool{}, time.Now()}
-		for a, keys := range in.subjects {
-			if slices.Contains(keys, l.Key) {
-				f.subjects[a] = true
-			}
-		}
-		in.formers = append(in.formers, f)
-	}
-	in.formers = slices.DeleteFunc(in.formers, func(f former) bool {
-		return slices.ContainsFunc(next, func(l List) bool { return l.Key == f.Key })
-	})
-	in.formers = in.formers[max(0, len(in.formers)-maxFormers):]
-}
-
-// forgetFormers forgets former lists.
-func (in *inputs) forgetFormers(keys []string) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.formers = slices.DeleteFunc(in.formers, func(f former) bool { return slices.Contains(keys, f.Key) })
-	in.changed = true
 }
 
 // formers are former lists as a Learner follows them.
@@ -65,43 +33,41 @@ func newFormers(list []former) formers {
 	return out
 }
 
-// subjectBefore returns the facts for each former list that they count for.
-func (l *Learner) subjectBefore(pod netip.Addr, facts []fact) (out []fact) {
-	for _, f := range facts {
-		for _, m := range l.formers.match(f.name) {
-			if m.list.Sets[npc.FamilyOf(f.addr)].Name != "" && l.formers.byKey[m.list.Key].subjects[pod] {
-				f.list, f.pattern = m.list, m.pattern
-				out = append(out, f)
+// has reports whether a fact is for a former list: only its set gets the address.
+func (f formers) has(of fact) bool { return f.lists[of.list.Key] == of.list }
+
+// subject returns the facts for each former list that they count for.
+func (f formers) subject(pod netip.Addr, facts []fact) (out []fact) {
+	for _, of := range facts {
+		for _, m := range f.match(of.name) {
+			if m.list.Sets[npc.FamilyOf(of.addr)].Name != "" && f.byKey[m.list.Key].subjects[pod] {
+				of.list, of.pattern = m.list, m.pattern
+				out = append(out, of)
 			}
 		}
 	}
 	return out
 }
 
-// endFormers forgets former lists once the kernel does not have their sets. One that went just now may not have them
-// yet.
-func (l *Learner) endFormers(now time.Time) error {
-	var ended []string
-	for key, f := range l.formers.byKey {
-		if now.Sub(f.gone) < every {
+// ended returns the keys of those whose sets the kernel does not have. A list that went just now may not have them yet.
+func (f formers) ended(kernel sets, now time.Time) (keys []string, err error) {
+	for key, of := range f.byKey {
+		if now.Sub(of.gone) < time.Second {
 			continue
 		}
 		var names []string
-		for _, set := range f.Sets {
+		for _, set := range of.Sets {
 			if set.Name != "" {
 				names = append(names, set.Name)
 			}
 		}
-		found, err := l.sets.ListNamed(names)
+		found, err := kernel.ListNamed(names)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(found) == 0 {
-			ended = append(ended, key)
+			keys = append(keys, key)
 		}
 	}
-	if len(ended) > 0 {
-		l.Names.inputs.forgetFormers(ended)
-	}
-	return nil
+	return keys, nil
 }

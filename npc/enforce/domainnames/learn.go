@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// patience is how long an answer waits for a set that does not take its addresses, perhaps because it is about to be
+	// retryFor is how long an answer waits for a set that does not take its addresses, perhaps because it is about to be
 	// made. Then it is dropped, and asked for again.
-	patience = 2 * time.Second
-	// tryEvery is how often it is tried meanwhile.
-	tryEvery = 20 * time.Millisecond
+	retryFor = 2 * time.Second
+	// retryEvery is how often it is tried meanwhile.
+	retryEvery = 20 * time.Millisecond
 	// maxDeferred bounds the packets that wait. The others are dropped at once.
 	maxDeferred = 1024
 )
@@ -49,7 +49,6 @@ func (l *Learner) read() error {
 	l.update(now)
 	batch := l.deferred
 	l.deferred = nil
-	l.subjects(batch)
 	for i, raw := range packets {
 		e := l.evaluate(raw, now)
 		e.id = ids[i]
@@ -91,7 +90,6 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	} else if e.verdict = l.streams.take(p, now, take); e.verdict == reset {
 		e.reset, e.found = p.reset(), nil
 	}
-	e.facts = l.subject(pod, e.found)
 	return e
 }
 
@@ -138,32 +136,32 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 			}
 		}
 	}
-	return append(out, l.subjectBefore(pod, facts)...)
-}
-
-// subjects looks again for which lists the facts of a batch count.
-func (l *Learner) subjects(batch []evaluated) {
-	for i := range batch {
-		batch[i].facts = l.subject(batch[i].flow.to.Addr(), batch[i].found)
-	}
+	return append(out, l.formers.subject(pod, facts)...)
 }
 
 // learn adds the facts of a batch to the sets, holds those that the sets took, and returns the verdicts. What is refused
 // waits. If the lists change meanwhile, new ones did not take over these facts: it begins again.
 func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.Decision) {
-	refused, err, held := l.addBatch(batch, now)
-	for !held {
-		l.update(now)
-		l.subjects(batch)
-		refused, err, held = l.addBatch(batch, now)
+	var refused map[element]bool
+	var err error
+	for held := false; !held; {
+		var facts []fact
+		for i := range batch {
+			batch[i].facts = l.subject(batch[i].flow.to.Addr(), batch[i].found)
+			facts = append(facts, batch[i].facts...)
+		}
+		refused, err = l.add(facts, now)
+		if held = l.hold(facts, refused); !held {
+			l.update(now)
+		}
 	}
 	var counts Counts
 	for i := range batch {
 		e := &batch[i]
 		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool {
-			return refused[element{f.list, f.addr}] && !l.isFormer(f)
+			return refused[element{f.list, f.addr}] && !l.formers.has(f)
 		})
-		if isRefused && now.Sub(e.since) < l.patience && len(l.deferred) < maxDeferred {
+		if isRefused && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred {
 			l.deferred = append(l.deferred, *e)
 			continue
 		}
@@ -188,17 +186,6 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 	l.counts.Resets += counts.Resets
 	l.mu.Unlock()
 	return decisions
-}
-
-// addBatch adds the facts of a batch to the sets and holds them. It returns the elements that were refused, why, and
-// whether the lists are still the same.
-func (l *Learner) addBatch(batch []evaluated, now time.Time) (refused map[element]bool, why error, held bool) {
-	var facts []fact
-	for _, e := range batch {
-		facts = append(facts, e.facts...)
-	}
-	refused, why = l.add(facts, now)
-	return refused, why, l.hold(facts, refused)
 }
 
 // add adds the addresses of facts to the sets, one operation a set. It returns the elements that were refused, and why.
@@ -291,7 +278,7 @@ func seconds(d time.Duration) uint32 {
 // reports whether they are. What these facts displace is gone with deleteGone.
 func (l *Learner) hold(facts []fact, refused map[element]bool) bool {
 	taken := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool {
-		return refused[element{f.list, f.addr}] || l.isFormer(f)
+		return refused[element{f.list, f.addr}] || l.formers.has(f)
 	})
 	if !l.past.remember(taken, l.generation) {
 		return false

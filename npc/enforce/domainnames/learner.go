@@ -54,13 +54,6 @@ type Counts struct {
 	Resets  uint64 // TCP streams that were ended because their beginning was not seen
 }
 
-// sets is what a Learner uses of ipset.Conn.
-type sets interface {
-	Apply([]ipset.Op) error
-	ListNamed(names []string) ([]ipset.Listing, error)
-	Close() error
-}
-
 // Learner learns the addresses of names.
 type Learner struct {
 	Config
@@ -73,9 +66,9 @@ type Learner struct {
 	formers    formers
 	streams    *streams
 	waiting    waiting
-	// deferred are packets that wait for the sets, and patience is how long.
+	// deferred are packets that wait for the sets, and retryFor is how long.
 	deferred []evaluated
-	patience time.Duration
+	retryFor time.Duration
 	// late are pods whose facts still wait although they are known.
 	late []netip.Addr
 	past pastSets
@@ -113,7 +106,7 @@ func Open(c Config) (*Learner, error) {
 
 func newLearner(c Config, s sets) *Learner {
 	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil), formers: newFormers(nil),
-		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, patience: patience, past: newPastSets(s, c.Names),
+		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, retryFor: retryFor, past: newPastSets(s, c.Names),
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 
@@ -150,7 +143,7 @@ func (l *Learner) Run(ctx context.Context) error {
 			l.tick(now)
 			next = now.Add(every)
 		}
-		if until := time.Now().Add(tryEvery); len(l.deferred) > 0 && until.Before(next) {
+		if until := time.Now().Add(retryEvery); len(l.deferred) > 0 && until.Before(next) {
 			l.queue.Until(until)
 		} else {
 			l.queue.Until(next)
@@ -197,7 +190,11 @@ func (l *Learner) tick(now time.Time) {
 		l.Names.inputs.giveUp(a)
 	}
 	l.streams.expire(now)
-	l.note("formers", l.endFormers(now), "the kernel does not say which sets of domain names it has")
+	ended, err := l.formers.ended(l.sets, now)
+	l.note("formers", err, "the kernel does not say which sets of domain names it has")
+	if len(ended) > 0 {
+		l.Names.inputs.forgetFormers(ended)
+	}
 	l.note("copies", l.overhear(now), unheard)
 	l.copies.retry()
 	lost := l.queue.Dropped()
@@ -264,4 +261,54 @@ func (l *Learner) hear(raw []byte, now time.Time) {
 	if r, ok := parseReply(p.payload); ok {
 		l.Names.lookedUp(p.to.Addr(), r, l.Domain, now)
 	}
+}
+
+// adopt takes over what the sets of new lists hold, once there is a set.
+func (l *Learner) adopt(now time.Time) {
+	for _, of := range l.index.lists {
+		for f := range npc.Families {
+			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.past.recall(of, members, now) })
+			l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
+		}
+	}
+}
+
+// adoptOnce calls take with the members of a set, unless it was called before or there is no set.
+func (l *Learner) adoptOnce(set ipset.Set, done *bool, take func([]ipset.Element)) {
+	if *done || set.Name == "" {
+		return
+	}
+	found, err := l.sets.ListNamed([]string{set.Name})
+	l.note("adopting", err, "addresses of domain names cannot be read: those that were learned before are missing")
+	if *done = err == nil && len(found) == 1; *done {
+		take(found[0].Members)
+	}
+}
+
+// adoptSet holds the members of a set, for what is left of their time without the one that is for outages. It deletes
+// those whose time is over, which are remembered, and those that have no name of the list.
+func (l *Learner) adoptSet(of *followed, members []ipset.Element, now time.Time) {
+	own := newIndex(map[string]*followed{of.Key: of})
+	var facts []fact
+	l.mu.Lock()
+	for _, m := range members {
+		a := m.Prefix.Addr()
+		left := time.Duration(m.Timeout)*time.Second - outage
+		matches := own.match(m.Comment)
+		if len(of.addrs[a]) > 0 {
+			continue
+		}
+		if len(matches) > 0 {
+			facts = append(facts, fact{list: of, pattern: matches[0].pattern, name: m.Comment, addr: a, when: now,
+				until: now.Add(left)})
+		}
+		if left <= 0 || len(matches) == 0 {
+			l.memory.gone = append(l.memory.gone, element{of, a})
+		} else {
+			l.memory.hold(facts[len(facts)-1])
+		}
+	}
+	l.mu.Unlock()
+	l.past.remember(facts, anyGeneration)
+	l.deleteGone()
 }

@@ -92,7 +92,7 @@ func newDesk(t *testing.T) *desk {
 	s := &paper{sets: map[string]map[netip.Addr]ipset.Attr{"one4": {}, "one6": {}, "two4": {}, "two6": {}}}
 	log := &bytes.Buffer{}
 	l := newLearner(Config{Names: NewNames(), Log: slog.New(slog.NewTextHandler(log, nil)), Grace: time.Minute, Domain: "cluster.local"}, s)
-	l.patience = 0
+	l.retryFor = 0
 	d := &desk{l, t, s, time.Now(), log}
 	l.Follow(twoLists())
 	l.SetSubject(ends()[0][1].Addr(), []string{"one", "two"})
@@ -300,10 +300,10 @@ func TestS109_RefusedAnswersAreDropped(t *testing.T) {
 }
 
 // TestS109_AnswersWaitForTheirSet shows that an answer has no verdict while the set is about to be made, which may be
-// that of another list by then, and that the number of those that wait is bounded.
+// that of another list in the end, and that the number of those that wait is bounded.
 func TestS109_AnswersWaitForTheirSet(t *testing.T) {
 	d := newDesk(t)
-	d.patience = patience
+	d.retryFor = retryFor
 	pod := ends()[0][1].Addr()
 	d.sets.sets["three4"] = nil
 	three := List{Key: "three", Names: []string{"*.x"}, Sets: setsOf("three")}
@@ -317,7 +317,6 @@ func TestS109_AnswersWaitForTheirSet(t *testing.T) {
 		batch := d.deferred
 		d.deferred = nil
 		d.update(d.now)
-		d.subjects(batch)
 		return len(d.learn(batch, d.now))
 	}
 	four := List{Key: "four", Names: []string{"a.x"}, Sets: setsOf("four")}
@@ -334,7 +333,7 @@ func TestS109_AnswersWaitForTheirSet(t *testing.T) {
 	if len(d.deferred) != maxDeferred || d.snapshot().Refused != 1 {
 		t.Errorf("%d wait, counts %+v", len(d.deferred), d.snapshot())
 	}
-	d.now = d.now.Add(patience)
+	d.now = d.now.Add(retryFor)
 	if again() != maxDeferred || d.snapshot().Refused != maxDeferred+1 {
 		t.Errorf("counts %+v", d.snapshot())
 	}
@@ -359,9 +358,11 @@ func TestS109_ListsChangeDuringABatch(t *testing.T) {
 	delete(d.sets.sets, "one6")
 	delete(d.sets.sets, "two4")
 	delete(d.sets.sets, "two6")
-	if err := d.endFormers(d.now); err != nil {
+	ended, err := d.formers.ended(d.sets, d.now)
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.Names.inputs.forgetFormers(ended)
 	if d.update(d.now); len(d.formers.byKey) > 0 {
 		t.Errorf("lists without a set are kept: %v", d.formers.byKey)
 	}

@@ -11,6 +11,13 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
+// sets is what a Learner uses of ipset.Conn.
+type sets interface {
+	Apply([]ipset.Op) error
+	ListNamed(names []string) ([]ipset.Listing, error)
+	Close() error
+}
+
 // List is a list of names whose addresses are learned.
 type List struct {
 	Key string // names the list
@@ -84,4 +91,48 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// match is a list that has a name, and which of its names that is.
+type match struct {
+	list    *followed
+	pattern string
+}
+
+// index finds the lists that have a name.
+type index struct {
+	lists   map[string]*followed // key -> list
+	matches map[string][]match   // name of a list, or d of "*.d" with a dot before it -> the lists
+}
+
+func newIndex(lists map[string]*followed) index {
+	x := index{lists, map[string][]match{}}
+	for _, l := range lists {
+		for _, name := range l.Names {
+			key := strings.TrimPrefix(name, "*")
+			x.matches[key] = append(x.matches[key], match{l, name})
+		}
+	}
+	return x
+}
+
+// match returns the lists that have a name, each once: with the name itself, else with the longest wildcard.
+func (x index) match(name string) (out []match) {
+	if !plain(name) {
+		return nil
+	}
+	seen := map[*followed]bool{}
+	for at := 0; ; {
+		for _, m := range x.matches[name[at:]] {
+			if !seen[m.list] {
+				seen[m.list] = true
+				out = append(out, m)
+			}
+		}
+		next := strings.IndexByte(name[at+1:], '.')
+		if next < 0 {
+			return out
+		}
+		at += 1 + next
+	}
 }

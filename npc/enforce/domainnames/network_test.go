@@ -616,7 +616,7 @@ func TestS109_ARefusedAnswerIsAskedAgain(t *testing.T) {
 	if _, err := conn.Write(query(npc.IPv4, "n2.d")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(patience / 10)
+	time.Sleep(retryFor / 10)
 	w.apply(ipset.Op{Kind: ipset.Create, Set: w.list().Sets[npc.IPv4]})
 	answer := make([]byte, 512)
 	if _, err := conn.Read(answer); err != nil || w.members()[addrOf(npc.IPv4, 2)] != "n2.d" {

@@ -52,6 +52,34 @@ func (in *inputs) follow(lists []List, pods map[netip.Addr][]string) {
 	}
 }
 
+// keepFormers keeps those of the lists that are followed no longer. in.mu is held.
+func (in *inputs) keepFormers(next []List) {
+	for _, l := range in.lists {
+		if slices.ContainsFunc(next, l.equal) {
+			continue
+		}
+		f := former{l, map[netip.Addr]bool{}, time.Now()}
+		for a, keys := range in.subjects {
+			if slices.Contains(keys, l.Key) {
+				f.subjects[a] = true
+			}
+		}
+		in.formers = append(in.formers, f)
+	}
+	in.formers = slices.DeleteFunc(in.formers, func(f former) bool {
+		return slices.ContainsFunc(next, func(l List) bool { return l.Key == f.Key })
+	})
+	in.formers = in.formers[max(0, len(in.formers)-maxFormers):]
+}
+
+// forgetFormers forgets former lists.
+func (in *inputs) forgetFormers(keys []string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.formers = slices.DeleteFunc(in.formers, func(f former) bool { return slices.Contains(keys, f.Key) })
+	in.changed = true
+}
+
 // lookup returns the keys of the lists of a pod's address, and whether a pod is known to have it.
 func (in *inputs) lookup(a netip.Addr) (keys []string, known bool) {
 	in.mu.Lock()
