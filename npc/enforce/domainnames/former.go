@@ -36,6 +36,16 @@ func newFormers(list []former) formers {
 // has reports whether a fact is for a former list: only its set gets the address.
 func (f formers) has(of fact) bool { return f.lists[of.list.Key] == of.list }
 
+// hadSubject reports whether a pod was a subject of one.
+func (f formers) hadSubject(pod netip.Addr) bool {
+	for _, of := range f.byKey {
+		if of.subjects[pod] {
+			return true
+		}
+	}
+	return false
+}
+
 // subject returns the facts for each former list that they count for.
 func (f formers) subject(pod netip.Addr, facts []fact) (out []fact) {
 	for _, of := range facts {

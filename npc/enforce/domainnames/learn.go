@@ -73,7 +73,7 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	pod := p.to.Addr()
 	e.flow = flow{p.from, p.to}
 	keys, known := l.Names.inputs.lookup(pod)
-	if known && len(keys) == 0 {
+	if known && len(keys) == 0 && !l.formers.hadSubject(pod) {
 		l.streams.remove(e.flow) // it is followed no longer
 		return e
 	}

@@ -353,7 +353,11 @@ func TestS109_ListsChangeDuringABatch(t *testing.T) {
 		t.Errorf("the next list has %v", d.Names.Elements(next.Names, npc.IPv4, false)())
 	}
 	d.wants("one batch", "one4", "10.9.0.1 a.x 690", "next4", "10.9.0.1 a.x 690")
-	d.now = d.now.Add(2 * every)
+	d.Names.Follow(nil, map[netip.Addr][]string{pod: nil})
+	d.take(ends()[0][1], answer(t, "c.x", "c.x A 10.9.0.3 30"))
+	d.wants("the policy goes", "next4", "10.9.0.1 a.x 690, 10.9.0.3 c.x 690")
+	d.now = time.Now().Add(2 * every)
+	delete(d.sets.sets, "next4")
 	delete(d.sets.sets, "one4")
 	delete(d.sets.sets, "one6")
 	delete(d.sets.sets, "two4")
