@@ -168,7 +168,8 @@ func (b *booting) newPod(t *testing.T, closed bool) {
 	b.ClosePod(t, pod)
 }
 
-// readAll starts weave-npc once more, with a cluster without objects, so that it has read all of them.
+// readAll starts weave-npc once more, with a cluster without objects, so that it has read all of them, and waits until the
+// kernel has no fail-closed filter: weave-npc is ready before.
 func (b *booting) readAll(t *testing.T) {
 	t.Helper()
 	d := b.Daemons[0]
@@ -177,4 +178,7 @@ func (b *booting) readAll(t *testing.T) {
 	d.Args = append(slices.Clone(d.Args[:len(d.Args)-2]), "--manifests", dir)
 	d.Start(t)
 	d.AwaitReady(t)
+	closed := func() bool { return strings.Contains(e2e.Run(t, d.Node.Host, "ipset", "save"), "\nadd weave-fail-closed-") }
+	await.Within(t, e2e.Converged, func() bool { return !closed() },
+		func() string { return "the fail-closed filter stays closed\n" + b.State() })
 }
