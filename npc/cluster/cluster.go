@@ -49,6 +49,7 @@ type Cluster struct {
 	nodes      map[string]npc.Node // as policies name them as peers
 	unreadable npc.Unreadable
 	learned    map[netip.Addr][]string
+	learnedFor map[string]map[netip.Addr][]string
 	view       *View // of the objects; nil since they last changed
 }
 
@@ -67,14 +68,33 @@ func (c *Cluster) Clone() *Cluster {
 		namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
 		declared:        maps.Clone(c.declared),
 		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs),
-		booted: maps.Clone(c.booted), nodes: maps.Clone(c.nodes), unreadable: c.unreadable, learned: c.learned}
+		booted: maps.Clone(c.booted), nodes: maps.Clone(c.nodes), unreadable: c.unreadable, learned: c.learned,
+		learnedFor: c.learnedFor}
 }
 
-// SetLearned sets the domain names that a node learned for addresses. It must not be changed afterwards.
+// SetLearned sets the domain names that addresses have, for all rules. It must not be changed afterwards.
 func (c *Cluster) SetLearned(names map[netip.Addr][]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.learned, c.view = names, nil
+	c.learned, c.learnedFor, c.view = names, nil, nil
+}
+
+// SetLearnedFor sets the domain names that a node learned for addresses, by policy.NamesKey of the list that it learned
+// them for. It must not be changed afterwards.
+func (c *Cluster) SetLearnedFor(lists map[string]map[netip.Addr][]string) {
+	all := map[netip.Addr][]string{}
+	for _, list := range slices.Sorted(maps.Keys(lists)) {
+		for a, names := range lists[list] {
+			for _, name := range names {
+				if !slices.Contains(all[a], name) {
+					all[a] = append(all[a], name)
+				}
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.learned, c.learnedFor, c.view = all, lists, nil
 }
 
 // View returns what the cluster holds now. The view does not change with the cluster.
@@ -88,7 +108,7 @@ func (c *Cluster) View() *View {
 }
 
 func newView(c *Cluster) *View {
-	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable, Learned: c.learned,
+	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable, Learned: c.learned, learnedFor: c.learnedFor,
 		declared:   maps.Clone(c.declared),
 		Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
 		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},

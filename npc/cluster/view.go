@@ -23,11 +23,12 @@ type View struct {
 	Policies   []*Policy           // ordered by namespace/name
 	// ClusterPolicies are in the order of evaluation: by tier, priority and name. Those that decide nothing come last.
 	ClusterPolicies []*policy.Cluster
-	// Learned holds the domain names that a node learned for an address; nil if that is not known.
+	// Learned holds the domain names that an address has, for some rule at least; nil if that is not known.
 	Learned map[netip.Addr][]string
 
-	declared    map[string][]npc.NamedPort // namespace/name of a pod -> ports
-	byNamespace map[string][]*Policy       // namespace -> its policies, in order
+	learnedFor  map[string]map[netip.Addr][]string // by list; nil if Learned is for all rules
+	declared    map[string][]npc.NamedPort         // namespace/name of a pod -> ports
+	byNamespace map[string][]*Policy               // namespace -> its policies, in order
 	claims      map[netip.Addr][]*npc.Pod
 	stale       map[netip.Addr][]*npc.Pod // address -> pods whose status has it from before a restart
 	nodeAddrs   map[string]addrSet        // node -> all its addresses, if they are known
@@ -61,7 +62,7 @@ type Policy struct {
 // Assume returns a view with some more namespaces, and with these pods instead of those that are there. Its policies
 // and Nodes are the same.
 func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
-	w := &View{LegacyNetpol: v.LegacyNetpol, Learned: v.Learned, Namespaces: v.Namespaces,
+	w := &View{LegacyNetpol: v.LegacyNetpol, Learned: v.Learned, learnedFor: v.learnedFor, Namespaces: v.Namespaces,
 		Pods: make(map[string]*npc.Pod, len(pods)), Policies: v.Policies,
 		ClusterPolicies: v.ClusterPolicies, byNamespace: v.byNamespace, nodeAddrs: v.nodeAddrs, nodesAt: v.nodesAt,
 		selecting: map[*npc.Pod][]*Policy{}, choosing: map[*npc.Pod][]*policy.Cluster{}}
@@ -81,8 +82,20 @@ func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
 // WithLearned returns the same view with domain names of addresses.
 func WithLearned(v *View, names map[netip.Addr][]string) *View {
 	w := v.Assume(nil, slices.Collect(maps.Values(v.Pods)))
-	w.Learned, w.Unreadable, w.declared = names, v.Unreadable, v.declared
+	w.Learned, w.learnedFor, w.Unreadable, w.declared = names, nil, v.Unreadable, v.declared
 	return w
+}
+
+// NameAt returns the domain name of a peer that an address has; empty if it has none.
+func NameAt(v *View, p policy.Peer, a netip.Addr) string {
+	names := v.Learned[a]
+	if v.learnedFor != nil {
+		names = v.learnedFor[p.List][a]
+	}
+	if i := slices.IndexFunc(names, p.HasName); i >= 0 {
+		return names[i]
+	}
+	return ""
 }
 
 // Key returns namespace/name.

@@ -272,6 +272,13 @@ func (r *ClusterRule) compile(
 		}
 	}
 	r.MergedRule = possible.merge()
+	for _, m := range r.Peers {
+		for i := range all.Peers {
+			if m.Names != nil && all.Peers[i].Name != "" {
+				all.Peers[i].List = NamesKey(m.Names)
+			}
+		}
+	}
 	r.AnyPort = len(protocols) == 0 // and not if they are names that no port can have
 	return all, nil
 }

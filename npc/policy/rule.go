@@ -28,6 +28,8 @@ type Peer struct {
 	// Name is a domain name, or *. and a domain for all names below it, in lower case: the peer is the addresses that a
 	// resolver gives for it. Only egress rules of the Admin tier that accept have such peers.
 	Name string
+	// List is the key of all such names of the rule, by NamesKey: what resolvers give for one list is its own.
+	List string
 	// Namespace is the policy's own. It applies if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil without a namespaceSelector, Pods without a podSelector. Nil Pods means all pods.
@@ -44,6 +46,9 @@ func (p Peer) HasName(name string) bool {
 	below, wild := strings.CutPrefix(p.Name, "*")
 	return p.Name != "" && (name == p.Name || wild && strings.HasSuffix(name, below))
 }
+
+// NamesKey returns what names a list of domain names, which are sorted.
+func NamesKey(names []string) string { return strings.Join(names, " ") }
 
 // peersField returns what the API calls the peers of a rule.
 func peersField(d npc.Direction) string {

@@ -90,7 +90,7 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 // nameMismatch returns why an end has none of the addresses of a domain name.
 func nameMismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	switch {
-	case slices.ContainsFunc(c.Learned[e.Addr], p.HasName):
+	case cluster.NameAt(c, p, e.Addr) != "":
 		return fits
 	case c.Learned != nil || e.pod != nil:
 		return notNamed
@@ -181,7 +181,7 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 		r.Wants = p.Name
 	case fits:
 		if p.Name != "" {
-			r.Has = c.Learned[e.Addr][slices.IndexFunc(c.Learned[e.Addr], p.HasName)]
+			r.Has = cluster.NameAt(c, p, e.Addr)
 		}
 	case otherNamespace:
 		r.Wants, r.Has = p.Namespace, e.namespace()

@@ -3,7 +3,6 @@ package domainnames
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,9 +34,6 @@ func NewNames() *Names {
 	return &Names{inputs: newInputs(), asked: make(chan struct{}), remembered: map[string]*remembered{},
 		lookups: lookups{pods: map[netip.Addr][]lookup{}}}
 }
-
-// Key returns what names a list of names.
-func Key(names []string) string { return strings.Join(names, " ") }
 
 // Follow replaces the lists, and the addresses of the pods of this node with the keys of those that they are subjects
 // of. A new list takes over what was learned for lists whose subjects are all its own. A list that goes is forgotten,
@@ -108,7 +104,7 @@ func (n *Names) Elements(names []string, f npc.Family, past bool) func() []ipset
 	return func() []ipset.Element {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if r := n.remembered[Key(names)]; r != nil {
+		if r := n.remembered[policy.NamesKey(names)]; r != nil {
 			return r.elements(f, past, time.Now())
 		}
 		return nil
@@ -120,7 +116,7 @@ func (n *Names) Elements(names []string, f npc.Family, past bool) func() []ipset
 func (n *Names) IsNamed(a netip.Addr, names []string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if r := n.remembered[Key(names)]; r != nil {
+	if r := n.remembered[policy.NamesKey(names)]; r != nil {
 		return len(r.until[a]) > 0
 	}
 	for _, r := range n.remembered {

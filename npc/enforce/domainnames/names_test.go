@@ -63,7 +63,7 @@ func (l *Learner) Forget(a netip.Addr) {
 // and that those are forgotten first that expired first.
 func TestNamesAreRemembered(t *testing.T) {
 	n, now := NewNames(), time.Now()
-	lists := []List{{Key: Key([]string{"a.org", "b.org"}), Names: []string{"a.org", "b.org"}}}
+	lists := []List{{Key: "a.org b.org", Names: []string{"a.org", "b.org"}}}
 	n.Follow(lists, nil)
 	select {
 	case <-n.Asked():

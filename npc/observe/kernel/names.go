@@ -24,13 +24,21 @@ func (s *State) learned() iter.Seq2[ipset.Listing, ipset.Element] {
 	}
 }
 
-// Learned returns the domain names that this node learned for addresses.
-func (s *State) Learned() map[netip.Addr][]string {
-	names := map[netip.Addr][]string{}
-	for _, m := range s.learned() {
-		names[m.Prefix.Addr()] = append(names[m.Prefix.Addr()], m.Comment)
+// Learned returns the domain names that this node learned for addresses, by the keys of lists; lists has them by the names
+// of their sets. What other sets have is there by the names of these.
+func (s *State) Learned(lists map[string]string) map[string]map[netip.Addr][]string {
+	out := map[string]map[netip.Addr][]string{}
+	for l, m := range s.learned() {
+		key, known := lists[l.Name]
+		if !known {
+			key = l.Name
+		}
+		if out[key] == nil {
+			out[key] = map[netip.Addr][]string{}
+		}
+		out[key][m.Prefix.Addr()] = append(out[key][m.Prefix.Addr()], m.Comment)
 	}
-	return names
+	return out
 }
 
 // Names returns what this node learned for domain names, in the order of names, addresses and sets.

@@ -123,8 +123,9 @@ func TestNames(t *testing.T) {
 		{Name: "b.org", Addr: addr("203.0.113.2"), Set: "weave-z", Policies: []string{"sandbox"}}}, s.Names(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	if got := s.Learned()[addr("203.0.113.2")]; len(got) != 2 || len(s.Learned()) != 2 {
-		t.Errorf("learned: %v", s.Learned())
+	got := s.Learned(map[string]string{"weave-z": "*.org"})
+	if len(got) != 1 || len(got["*.org"]) != 2 || len(got["*.org"][addr("203.0.113.2")]) != 2 {
+		t.Errorf("learned: %v", got)
 	}
 }
 

@@ -102,6 +102,26 @@ func explained(t *testing.T, w *e2e.Cluster, backend lab.Backend) {
 	}
 }
 
+// TestS108_ExplainKnowsWhoseListLearned has two pods with lists of their own that share a name, which one of them looks
+// up: the other one does not reach the address, and explain --kernel says so of both.
+func TestS108_ExplainKnowsWhoseListLearned(t *testing.T) {
+	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, e2e.Do(byName("*.example.com"), byNameFrom("db", "1", "n1.example.com", "*.example.org")))
+		a := mustLookUp(t, w, "udp", "n1.example.com.", 4)
+		for pod, want := range map[string]bool{"web": true, "db": false} {
+			if err := dial(w.Hosts[pod], a); (err == nil) != want {
+				t.Errorf("%s reaches the address: %v, want %t", pod, err, want)
+			}
+			out, stderr, status := e2e.Execute(t, w.Node("node1"), nil, "explain", "--kernel", "--node-name", "node1",
+				"--iptables-backend", string(backend), "--manifests", w.Source.(*e2e.Manifests).Dir,
+				"--from", "shop/"+pod, "--to", "n1.example.com", "--port", "tcp/"+strconv.Itoa(serverPort))
+			if (status == 0) != want || !strings.Contains(out, "as the policies say") {
+				t.Errorf("explain from %s ends with %d and says\n%s%s", pod, status, out, stderr)
+			}
+		}
+	})
+}
+
 // TestS110_UntrustedAnswers has others than the resolvers answer: a pod that answers as a resolver does, one that
 // sends answers that nobody asked for, and the pod itself.
 func TestS110_UntrustedAnswers(t *testing.T) {

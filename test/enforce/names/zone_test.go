@@ -228,9 +228,13 @@ func base() e2e.Change {
 }
 
 // byName is a policy by which web reaches names, the resolvers and nothing else.
-func byName(names ...string) e2e.Change {
-	return e2e.ClusterPolicy("names", e2e.Admin("0", e2e.WebAlone, fmt.Sprintf(
-		`egress: [{action: Accept, to: [{domainNames: ["%s"]}]}, {action: Accept, to: [{namespaces: {matchLabels: `+
-			`{kubernetes.io/metadata.name: kube-system}}}, {networks: [$n14/32, $n16/128]}]}, {action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]`,
-		strings.Join(names, `", "`))))
+func byName(names ...string) e2e.Change { return byNameFrom("web", "0", names...) }
+
+// byNameFrom is such a policy for the pods of an app, with a priority.
+func byNameFrom(app, priority string, names ...string) e2e.Change {
+	return e2e.ClusterPolicy("names"+strings.TrimPrefix("-"+app, "-web"), e2e.Admin(priority,
+		strings.Replace(e2e.WebAlone, "app: web", "app: "+app, 1), fmt.Sprintf(
+			`egress: [{action: Accept, to: [{domainNames: ["%s"]}]}, {action: Accept, to: [{namespaces: {matchLabels: `+
+				`{kubernetes.io/metadata.name: kube-system}}}, {networks: [$n14/32, $n16/128]}]}, {action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]`,
+			strings.Join(names, `", "`))))
 }

@@ -20,12 +20,15 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/query"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/observe/kernel"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
@@ -86,10 +89,27 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 			MaxListSize: n.maxListSize, LegacyNetpol: c.LegacyNetpol, ForwardJump: true, AllowAction: "ACCEPT",
 			AllowMcast: true})
 		s.objects.Deliver(m)
-		s.cluster.SetLearned(s.Learned())
+		s.cluster.SetLearnedFor(s.Learned(s.lists()))
 		s.Describe(kernel.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
 	}
 	return s, s.Check(s.name)
+}
+
+// lists returns the keys of the lists of domain names that policies have, by the names of their sets.
+func (s *nodeState) lists() map[string]string {
+	keys := map[string]string{}
+	for _, p := range s.cluster.View().ClusterPolicies {
+		for _, r := range p.Rules[npc.Egress] {
+			for _, peer := range r.Peers {
+				for f := range npc.Families {
+					if peer.Names != nil {
+						keys[rules.NewSet(rules.NamesSpec{Names: peer.Names}).Name(npc.Family(f))] = policy.NamesKey(peer.Names)
+					}
+				}
+			}
+		}
+	}
+	return keys
 }
 
 // Know adds the kernel of this node to what an explanation is based on, with the objects that explain it.

@@ -109,7 +109,7 @@ func NamesOf(t *Tiers) (lists []domainnames.List, pods map[netip.Addr][]string) 
 	for q, st := range t.pods {
 		var keys []string
 		for _, spec := range st.names() {
-			key := domainnames.Key(spec.Names)
+			key := policy.NamesKey(spec.Names)
 			if keys = append(keys, key); !known[key] {
 				known[key] = true
 				lists = append(lists, listOf(key, spec))
