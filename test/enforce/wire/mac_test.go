@@ -22,8 +22,8 @@ func TestS104_AChangedMACAddressLosesNothing(t *testing.T) {
 				w := e2e.New(t, backend, lab.Config{Attach: attach})
 				w.Begin(t, e2e.Do(e2e.Base(), e2e.Policy("shop/p", e2e.DBToWeb)))
 				w.Daemons[0].AwaitOpen(t)
-				for i := range 2 {
-					if err := setMAC(w.Hosts["db"], net.HardwareAddr{2, 0, 0, 0, 77, byte(i)}); err != nil {
+				for i, down := range []bool{true, false, true} {
+					if err := setMAC(w.Hosts["db"], net.HardwareAddr{2, 0, 0, 0, 77, byte(i)}, down); err != nil {
 						t.Fatal(err)
 					}
 					for _, h := range []string{"mon", "web", "out", "n1"} { // hosts do not announce the change
@@ -44,13 +44,16 @@ func TestS104_AChangedMACAddressLosesNothing(t *testing.T) {
 	})
 }
 
-// setMAC gives a pod's interface another hardware address. The interface is down meanwhile; it gets back what the kernel
+// setMAC gives a pod's interface another hardware address. If the interface is down meanwhile, it gets back what the kernel
 // removes then.
-func setMAC(h *lab.Host, mac net.HardwareAddr) error {
+func setMAC(h *lab.Host, mac net.HardwareAddr, down bool) error {
 	return h.Do(func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
+		}
+		if !down {
+			return netlink.LinkSetHardwareAddr(link, mac)
 		}
 		addrs, err := netlink.AddrList(link, netlink.FAMILY_V6)
 		if err != nil {
