@@ -310,7 +310,7 @@ func flagDefaults(t *testing.T) map[string]string {
 	_, daemon, _ := strings.Cut(string(page), "\n## weave-npc\n")
 	daemon, _, _ = strings.Cut(daemon, "\n## ")
 	flags := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `\\w+` \\| `?([^`|]*)`? \\|").FindAllStringSubmatch(daemon, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `?([^`|]*)`? \\|").FindAllStringSubmatch(daemon, -1) {
 		flags[row[1]] = strings.TrimSpace(row[2])
 	}
 	if len(flags) == 0 || flags["fail-closed"] != "auto" {
