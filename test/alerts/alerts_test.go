@@ -175,6 +175,8 @@ func TestAlertsFire(t *testing.T) {
 		{"WeaveNPCStagedRejected", `weavenpc_staged_rejected_policies{instance="n1"} 1x60`, `weavenpc_staged_rejected_policies{instance="n1"} 0x60`},
 		{"WeaveNPCRelayNotUsed", `weavenpc_relay_watches{instance="n1",through="api"} 4x60`,
 			"weavenpc_relay_watches{instance=\"n1\",through=\"api\"} 0x25 4x35\nweavenpc_relay_watches{instance=\"n1\",through=\"relay\"} 4x60"},
+		{"WeaveNPCDomainAnswersDropped", `weavenpc_domain_dropped_answers_total{instance="n1",reason="lost"} 0+30x60`,
+			`weavenpc_domain_dropped_answers_total{instance="n1",reason="lost"} 0+3x60`},
 		{"WeaveNPCFlowsLost", `weavenpc_flows_lost_events_total{instance="n1"} 0+120x60`, `weavenpc_flows_lost_events_total{instance="n1"} 0+30x60`},
 	}
 	all := rules(t)

@@ -162,6 +162,9 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 			return refused[element{f.list, f.addr}] && !l.formers.has(f)
 		})
 		if isRefused && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred {
+			if e.since.Equal(now) {
+				counts.Late++
+			}
 			l.deferred = append(l.deferred, *e)
 			continue
 		}
@@ -182,6 +185,7 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 	}
 	l.mu.Lock()
 	l.counts.Answers += uint64(len(decisions))
+	l.counts.Late += counts.Late
 	l.counts.Refused += counts.Refused
 	l.counts.Resets += counts.Resets
 	l.mu.Unlock()

@@ -46,7 +46,9 @@ type Config struct {
 // Counts are numbers of a Learner since its start.
 type Counts struct {
 	Held    int    // addresses of names, at present
+	Waiting uint64 // packets that wait in the queue, at the last look, once a second
 	Answers uint64 // packets that were read
+	Late    uint64 // packets that waited for a set
 	Learned uint64 // addresses of names that were added to a set, or prolonged
 	Refused uint64 // packets that were dropped because a set did not take their addresses, or they cannot be read
 	Lost    uint64 // packets that the kernel dropped because too many waited
@@ -197,9 +199,9 @@ func (l *Learner) tick(now time.Time) {
 	}
 	l.note("copies", l.overhear(now), unheard)
 	l.copies.retry()
-	lost := l.queue.Dropped()
+	waits, lost := l.queue.Length()
 	l.mu.Lock()
-	l.counts.Lost = lost
+	l.counts.Waiting, l.counts.Lost = waits, lost
 	l.memory.expire(now)
 	l.mu.Unlock()
 	l.deleteGone()

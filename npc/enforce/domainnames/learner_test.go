@@ -322,7 +322,7 @@ func TestS109_AnswersWaitForTheirSet(t *testing.T) {
 	four := List{Key: "four", Names: []string{"a.x"}, Sets: setsOf("four")}
 	d.sets.sets["four4"] = map[netip.Addr]ipset.Attr{}
 	d.Names.Follow([]List{four}, map[netip.Addr][]string{pod: {"four"}})
-	if again() != 1 || d.snapshot().Refused != 0 || d.log.Len() > 0 {
+	if again() != 1 || d.snapshot().Refused != 0 || d.snapshot().Late != 1 || d.log.Len() > 0 {
 		t.Errorf("counts %+v, logged %s", d.snapshot(), d.log)
 	}
 	d.wants("of the list of now", "four4", "10.9.0.1 a.x 690")

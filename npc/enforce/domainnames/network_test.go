@@ -586,7 +586,8 @@ func TestS113_AFloodIsCounted(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				return l.queue.Dropped() > 0
+				_, dropped := l.queue.Length()
+				return dropped > 0
 			})
 			w.run(l)
 			await.That(t, "emptying it", func() bool { return l.snapshot().Answers > 0 && l.snapshot().Lost > 0 })

@@ -366,21 +366,21 @@ func (q *Queue) verdict(b []byte, kind uint16, d Decision) []byte {
 	return finish(b, start)
 }
 
-// Dropped returns how many packets the kernel dropped because too many waited.
-func (q *Queue) Dropped() uint64 {
-	total := q.lost
+// Length returns how many packets wait for a verdict, and how many the kernel dropped because too many waited.
+func (q *Queue) Length() (waits, dropped uint64) {
+	dropped = q.lost
 	if q.counts == nil {
-		return total
+		return 0, dropped
 	}
 	if _, err := q.counts.Seek(0, io.SeekStart); err != nil {
-		return total
+		return 0, dropped
 	}
 	for lines := bufio.NewScanner(q.counts); lines.Scan(); {
 		var number, port, waiting, mode, length, full, overflow uint64
 		n, _ := fmt.Sscan(lines.Text(), &number, &port, &waiting, &mode, &length, &full, &overflow)
 		if n == 7 && number == uint64(q.number) && port == uint64(q.port) {
-			total += full + overflow
+			waits, dropped = waiting, dropped+full+overflow
 		}
 	}
-	return total
+	return waits, dropped
 }
