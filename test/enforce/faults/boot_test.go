@@ -178,7 +178,9 @@ func (b *booting) readAll(t *testing.T) {
 	d.Args = append(slices.Clone(d.Args[:len(d.Args)-2]), "--manifests", dir)
 	d.Start(t)
 	d.AwaitReady(t)
-	closed := func() bool { return strings.Contains(e2e.Run(t, d.Node.Host, "ipset", "save"), "\nadd weave-fail-closed-") }
+	closed := func() bool {
+		return strings.Contains(e2e.Run(t, d.Node.Host, "ipset", "save"), "\nadd weave-fail-closed-")
+	}
 	await.Within(t, e2e.Converged, func() bool { return !closed() },
 		func() string { return "the fail-closed filter stays closed\n" + b.State() })
 }
