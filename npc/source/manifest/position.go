@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -166,6 +168,10 @@ var typeMismatch = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struc
 
 // typeError returns the field that an error of the JSON decoder names, empty if it names none, and what is wrong.
 func typeError(err error) (path, text string) {
+	var noTime *time.ParseError
+	if errors.As(err, &noTime) {
+		return "", fmt.Sprintf("%q is no time such as 2026-01-31T12:00:00Z", noTime.Value)
+	}
 	found := typeMismatch.FindStringSubmatch(err.Error())
 	if found == nil {
 		return "", strings.TrimPrefix(err.Error(), "json: ")
@@ -202,6 +208,15 @@ type lineError struct {
 	text string
 }
 
+// plainTexts replaces what the YAML parser says by what a writer of manifests can do about it.
+var plainTexts = strings.NewReplacer(
+	"found character that cannot start any token", "found a character that no value begins with, such as a tab: indent with spaces",
+	"found a tab character that violates indentation", "found a tab: indent with spaces",
+	"did not find expected ',' or '}'", "a comma or a closing } is missing",
+	"did not find expected ',' or ']'", "a comma or a closing ] is missing",
+	"found unexpected end of stream", "the file ends within a value: is a quote closed?",
+	"could not find expected ':'", "a colon is missing after a key")
+
 // yamlErrors divides an error of the YAML parser into those of single lines.
 func yamlErrors(err error) []lineError {
 	found := regexp.MustCompile(`line (\d+): ([^\n]*)`).FindAllStringSubmatch(err.Error(), -1)
@@ -214,9 +229,7 @@ func yamlErrors(err error) []lineError {
 		if err != nil {
 			line = 1
 		}
-		text := strings.Replace(f[2], "character that cannot start any token",
-			"a character that no value begins with, such as a tab: indent with spaces", 1)
-		errs = append(errs, lineError{line, text})
+		errs = append(errs, lineError{line, plainTexts.Replace(f[2])})
 	}
 	return errs
 }

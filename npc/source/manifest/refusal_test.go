@@ -44,6 +44,10 @@ func checkRefusals(t *testing.T, refusals []refusal) {
 
 func TestS70_RefusedSyntaxNamesFileAndLine(t *testing.T) {
 	checkRefusals(t, []refusal{
+		{"unclosed brace", valid + "x: {a: b\n", `m.yaml:4: a comma or a closing } is missing`},
+		{"unclosed quote", valid + "x: \"a\n", `m.yaml:5: the file ends within a value: is a quote closed?`},
+		{"no time", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: yesterday}\n",
+			`m.yaml:1: Pod default/a: "yesterday" is no time such as 2026-01-31T12:00:00Z`},
 		{"tab", valid + "\tx: y\n", `m.yaml:4: found a character that no value begins with, such as a tab: indent with spaces`},
 		{"mapping in a value", valid + "---\na: b\n  c: d\n", `m.yaml:6: mapping values are not allowed in this context`},
 		{"duplicate keys", valid + "---\n" + podText("spec: {}\nspec: {}\n") + "metadata: {}\n",
