@@ -8,7 +8,6 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
-	"github.com/weave-npc/weave-npc/npc/enforce/domainnames"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -54,7 +53,7 @@ func (w *Cluster) Learn(names []string, zone Zone) {
 						at := s.Name(npc.FamilyOf(a))
 						elements[at] = append(elements[at], e)
 					}
-					w.learned = append(w.learned, named{domainnames.Key(list), name, a})
+					w.learned = append(w.learned, named{policy.NamesKey(list), name, a})
 				}
 			}
 		}
