@@ -180,9 +180,7 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 	case nameUnknown, notNamed:
 		r.Wants = p.Name
 	case fits:
-		if p.Name != "" {
-			r.Has = cluster.NameAt(c, p, e.Addr)
-		}
+		r.Has = cluster.NameAt(c, p, e.Addr)
 	case otherNamespace:
 		r.Wants, r.Has = p.Namespace, e.namespace()
 	case namespaceUnknown:

@@ -59,10 +59,11 @@ func (f formers) subject(pod netip.Addr, facts []fact) (out []fact) {
 	return out
 }
 
-// ended returns the keys of those whose sets the kernel does not have. A list that went just now may not have them yet.
-func (f formers) ended(kernel sets, now time.Time) (keys []string, err error) {
+// ended returns the keys of those that went before a time and whose sets the kernel does not have. A list that went just
+// now may not have them yet.
+func (f formers) ended(kernel sets, before time.Time) (keys []string, err error) {
 	for key, of := range f.byKey {
-		if now.Sub(of.gone) < time.Second {
+		if of.gone.After(before) {
 			continue
 		}
 		var names []string

@@ -115,8 +115,8 @@ func (l *Learner) facts(r reply, resolver netip.Addr, now time.Time) (out []fact
 	return out
 }
 
-// subject returns the facts for each list that they count for because the pod is a subject of it. If no pod is known to
-// have the address, they wait.
+// subject returns the facts for each list that they count for because the pod is a subject of it, or was one of a former
+// list. If no pod is known to have the address, they wait.
 func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 	if len(facts) == 0 {
 		return nil

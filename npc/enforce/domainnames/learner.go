@@ -192,7 +192,7 @@ func (l *Learner) tick(now time.Time) {
 		l.Names.inputs.giveUp(a)
 	}
 	l.streams.expire(now)
-	ended, err := l.formers.ended(l.sets, now)
+	ended, err := l.formers.ended(l.sets, now.Add(-every))
 	l.note("formers", err, "the kernel does not say which sets of domain names it has")
 	if len(ended) > 0 {
 		l.Names.inputs.forgetFormers(ended)

@@ -118,7 +118,7 @@ func newIndex(lists map[string]*followed) index {
 
 // match returns the lists that have a name, each once: with the name itself, else with the longest wildcard.
 func (x index) match(name string) (out []match) {
-	if !plain(name) {
+	if len(x.lists) == 0 || !plain(name) {
 		return nil
 	}
 	seen := map[*followed]bool{}

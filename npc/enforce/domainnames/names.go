@@ -159,7 +159,7 @@ func (n *Names) Counts() Counts {
 
 // Remember records that a name that a list has is at an address, if the list is followed.
 func (n *Names) Remember(list, name string, a netip.Addr, until time.Time) {
-	n.remember([]fact{{list: newFollowed(List{Key: list}), name: name, addr: a, until: until}}, anyGeneration)
+	n.remember([]fact{{list: &followed{List: List{Key: list}}, name: name, addr: a, until: until}}, anyGeneration)
 }
 
 // anyGeneration stands for the lists of now.

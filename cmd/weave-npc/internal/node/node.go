@@ -101,10 +101,12 @@ func (s *nodeState) lists() map[string]string {
 	for _, p := range s.cluster.View().ClusterPolicies {
 		for _, r := range p.Rules[npc.Egress] {
 			for _, peer := range r.Peers {
-				for f := range npc.Families {
-					if peer.Names != nil {
-						keys[rules.NewSet(rules.NamesSpec{Names: peer.Names}).Name(npc.Family(f))] = policy.NamesKey(peer.Names)
-					}
+				if peer.Names == nil {
+					continue
+				}
+				set := rules.NewSet(rules.NamesSpec{Names: peer.Names})
+				for _, f := range npc.Families {
+					keys[set.Name(f)] = policy.NamesKey(peer.Names)
 				}
 			}
 		}
