@@ -43,6 +43,7 @@ var literal = regexp.MustCompile(`\[\.\.\.\]|(\.func\d+|\.\d+|-range\d+|\.gowrap
 
 // call is a call that was recorded, by the names in this repository.
 type call struct {
+	goroutine        string
 	depth            int
 	function, caller string
 }
@@ -96,14 +97,14 @@ func parse(t *testing.T, out *bytes.Buffer) (all []call) {
 	t.Helper()
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		fields := strings.Split(lines.Text(), "\t")
-		if len(fields) != 3 {
+		if len(fields) != 4 {
 			t.Fatalf("%q is no call", lines.Text())
 		}
-		depth, err := strconv.Atoi(fields[0])
+		depth, err := strconv.Atoi(fields[1])
 		if err != nil {
 			t.Fatalf("%q is no call: %v", lines.Text(), err)
 		}
-		all = append(all, call{depth, short(fields[1]), short(fields[2])})
+		all = append(all, call{fields[0], depth, short(fields[2]), short(fields[3])})
 	}
 	return all
 }
@@ -117,12 +118,14 @@ func short(name string) string {
 // path returns the functions that have an effect and those that lead to them, in the order of their first calls, up to
 // the one that writes to the kernel. A function that the former ones call is one level below.
 func path(all []call) (steps []call) {
-	var stack []call
+	stacks := map[string][]call{}
 	for _, c := range all {
+		stack := stacks[c.goroutine]
 		for len(stack) > 0 && stack[len(stack)-1].depth >= c.depth {
 			stack = stack[:len(stack)-1]
 		}
 		stack = append(stack, c)
+		stacks[c.goroutine] = stack
 		if !effects.MatchString(c.function) {
 			continue
 		}

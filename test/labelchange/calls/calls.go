@@ -22,6 +22,8 @@ type Call struct {
 	Function, Caller string
 	// Depth is the number of functions of this repository that are on the stack above the function.
 	Depth int
+	// Goroutine is what the runtime calls the goroutine of the call.
+	Goroutine string
 }
 
 // recorder records calls while it is on.
@@ -75,5 +77,13 @@ func Enter() {
 			c.Caller = frame.Function
 		}
 	}
+	c.Goroutine = goroutine()
 	recorded.calls = append(recorded.calls, c)
+}
+
+// goroutine returns the number by which the runtime's stack traces name the goroutine that calls it.
+func goroutine() string {
+	var trace [64]byte
+	title := string(trace[:runtime.Stack(trace[:], false)])
+	return strings.Fields(title)[1]
 }

@@ -1,5 +1,5 @@
 // Command traced enforces a policy in the network namespace that it runs in, changes a label of a pod that the policy
-// names as a peer, and prints the functions that are called until the kernel has the change: depth, function, caller.
+// names as a peer, and prints the functions that are called until the kernel has the change: goroutine, depth, function, caller.
 package main
 
 import (
@@ -84,7 +84,8 @@ func trace(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	for _, call := range calls.Stop() {
-		if _, err := fmt.Fprintf(w, "%d\t%s\t%s\n", call.Depth, call.Function, call.Caller); err != nil {
+		_, err := fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", call.Goroutine, call.Depth, call.Function, call.Caller)
+		if err != nil {
 			return errors.Wrap(err, "writing the calls")
 		}
 	}
