@@ -261,3 +261,35 @@ func TestNamesAreText(t *testing.T) {
 		t.Errorf("the page names something elsewhere: %v", err)
 	}
 }
+
+// TestDomainNames shows a column for each domain name of a policy, and what is not known of other addresses.
+func TestDomainNames(t *testing.T) {
+	w := small(t)
+	w.SetClusterPolicy(fixture.ClusterPolicy(t, "names", `{tier: Admin, priority: 10, subject: {namespaces: {}}, egress: [
+		{action: Accept, to: [{domainNames: [api.example.com]}], protocols: [{tcp: {destinationPort: {number: 80}}}]},
+		{action: Deny, to: [{networks: [0.0.0.0/0]}]}]}`))
+	b := newBrowser(t, 1400, 900)
+	b.open(written(t, w.View(), on80()), "")
+	got := cells(b)
+	for pair, words := range map[string]string{"shop/web → api.example.com": "allowed", "shop/web → 198.51.100.7": "unknown",
+		"namespace shop → domain names": "allowed", "198.51.100.7 → api.example.com": "allowed", "namespace shop → addresses": "unknown"} {
+		if got[pair] != words {
+			t.Errorf("%s: %q, not %q", pair, got[pair], words)
+		}
+	}
+	if _, ok := got["api.example.com → shop/db"]; ok {
+		t.Error("a domain name is a source")
+	}
+	b.click(label("shop/web", "api.example.com"))
+	if got := reason(b); !strings.Contains(got, "rule 1, Accept: matches the domain name") {
+		t.Errorf("the page shows %q", got)
+	}
+	b.click(label("shop/web", "198.51.100.7"))
+	if got := reason(b); !strings.Contains(got, "unknown: it may be an address of api.example.com: no node's learned addresses") {
+		t.Errorf("the page shows %q", got)
+	}
+	b.click(label("namespace shop", "addresses"))
+	if got := reason(b); !strings.Contains(got, "? 3 unknown") {
+		t.Errorf("the page shows %q", got)
+	}
+}

@@ -20,7 +20,7 @@ function newAxis(data, axis) {
   const groups = [];
   data.rows.forEach((row, number) => {
     if (!(row.x & axis)) return;
-    const name = row.s < 0 ? "addresses" : data.namespaces[row.s].n;
+    const name = row.s < 0 ? row.s === -1 ? "addresses" : "domain names" : data.namespaces[row.s].n;
     if (groups.length === 0 || groups.at(-1).s !== row.s) groups.push({s: row.s, name, rows: []});
     groups.at(-1).rows.push(number);
   });
@@ -55,7 +55,7 @@ function newAxis(data, axis) {
   return {items};
 }
 
-// newCells returns the letters of cells between items: a allowed, d denied, p partly, n never, x not asked for.
+// newCells returns the letters of cells between items: a allowed, d denied, p partly, u unknown, n never, x not asked for.
 function newCells(data, relation) {
   const known = new Map(); // keys of two items -> the letter
   const classes = new Map();
@@ -77,25 +77,20 @@ function newCells(data, relation) {
 
   // count returns how many pairs of rows have each letter.
   function count(from, to) {
-    const n = {a: 0, d: 0, p: 0, n: 0, x: 0, s: 0};
+    const n = {a: 0, d: 0, p: 0, u: 0, n: 0, x: 0, s: 0};
     for (const i of from.rows) for (const j of to.rows) n[pair(i, from.pod, j, to.pod)]++;
     return n;
   }
 
   function together(from, to) {
-    let found = "";
+    const seen = new Set();
     for (const i of from.rows) {
       for (const j of to.rows) {
-        const letter = pair(i, from.pod, j, to.pod);
-        if (letter === "p") return "p";
-        if (letter === "x" || letter === "s" || letter === "n") {
-          if (found === "" || found === "x" || found === "n" && letter === "s") found = letter;
-        } else if (found !== letter) {
-          if (found === "a" || found === "d") return "p";
-          found = letter;
-        }
+        seen.add(pair(i, from.pod, j, to.pod));
+        if (seen.has("p") || seen.has("a") && (seen.has("d") || seen.has("u"))) return "p";
       }
     }
+    const found = [..."audsnx"].find(letter => seen.has(letter));
     return found === "s" ? "a" : found;
   }
 

@@ -60,7 +60,7 @@ type peer struct {
 	Except []string `json:"x,omitempty"`
 	// Nodes, Namespaces and Pods are selectors.
 	Nodes *int `json:"o,omitempty"`
-	// Name is a domain name, which no address on the page is known to have.
+	// Name is a domain name, or a pattern of them.
 	Name       string `json:"d,omitempty"`
 	Namespaces *int   `json:"s,omitempty"`
 	Pods       *int   `json:"p,omitempty"`
@@ -133,6 +133,8 @@ type class struct {
 	// Pod is the first pod of a class that has an end which is alone.
 	Pod   string   `json:"n,omitempty"`
 	Addrs []string `json:"a"`
+	// Names are the domain names that the address stands for. Of other addresses it is not known which they have.
+	Names []string `json:"d,omitempty"`
 	// Nodes holds for an address that a Node's status has, by its number, the Nodes and their labels.
 	Nodes map[int][]node `json:"o,omitempty"`
 }
@@ -168,9 +170,10 @@ type node struct {
 
 // row is a row or a column: pods of a class, or an address.
 type row struct {
-	Name      string `json:"n"`
-	Namespace int    `json:"s"`
-	Class     int    `json:"c"`
+	Name string `json:"n"`
+	// Namespace is isAddress or isName if there are no pods.
+	Namespace int `json:"s"`
+	Class     int `json:"c"`
 	// Axes has bit 1 for a row and bit 2 for a column.
 	Axes int `json:"x"`
 	// Prefix begins the names of all its pods, Pods are how they go on, and Addrs their addresses: as many for each as

@@ -43,8 +43,11 @@ function selects(selector, labels) {
   return !selector.x && (selector.r || []).every(r => requirementMet(r, labels || {}));
 }
 
+// hasName reports whether a domain name of a peer, which may begin with *., stands for another one.
+function hasName(peer, name) { return peer.d === name || peer.d.startsWith("*") && name.endsWith(peer.d.slice(1)); }
+
 // mismatch returns why a peer does not match an end; empty if it does. An end has an address or null, the subject that owns it
-// or null, and the Nodes there.
+// or null, the Nodes there, and the domain names of the address. Those of most addresses are not known; named assumes that it has all.
 function mismatch(data, peer, end) {
   if (peer.b !== undefined) {
     if (!end.text) return "no address";
@@ -58,7 +61,10 @@ function mismatch(data, peer, end) {
     if (nodes.length === 0) return "not a node";
     return nodes.some(n => selects(data.selectors[peer.o], n.l)) ? "" : "node labels";
   }
-  if (peer.d !== undefined) return "not named";
+  if (peer.d !== undefined) {
+    if (end.named || (end.names || []).some(n => hasName(peer, n))) return "";
+    return end.subject || end.names ? "not named" : "name unknown";
+  }
   if (peer.s === undefined && peer.p === undefined) return "unknown kind";
   if (!end.subject) return "not a pod";
   const namespace = data.namespaces[end.subject.s];
@@ -115,7 +121,7 @@ function newEngine(data) {
     c.subject = c.s < 0 ? null : data.subjects[c.s];
     c.ends = c.a.map((text, i) => {
       ends.push({number: ends.length, cls: number, i, text, addr: parseAddr(text), subject: c.subject, name: c.n || "",
-        nodes: c.o && c.o[i] || null, alone: null});
+        nodes: c.o && c.o[i] || null, names: c.d || null, alone: null});
       return ends.at(-1);
     });
   });
@@ -176,10 +182,10 @@ function newEngine(data) {
     return fit;
   }
 
-  const aloneEnds = ends.filter(e => e.alone);
+  const aloneEnds = ends.filter(e => e.alone), addresses = data.peers.some(p => p.d) ? ends.filter(e => !e.subject && !e.names) : [];
 
-  // rowsOf returns for each end the ends that it reaches on a service.
-  function rowsOf(service) {
+  // rowsOf returns for each end the ends that it reaches on a service. It adds those of which that is not known to a list for each end.
+  function rowsOf(service, unknown) {
     const knownIn = new Map(), knownOut = new Map(), open = empty(), bySet = new Map();
     const sideOf = (e, d, known, seen) => {
       if (!data.classes[e.cls].subject) return null;
@@ -213,18 +219,21 @@ function newEngine(data) {
       if (set !== null) for (let w = 0; w < size; w++) rows[e.number][w] &= set[w];
     }
     const put = (a, b) => {
-      const bit = 1 << (b.number & 31), at = b.number >> 5;
-      if (decide(data, a, b, service, null)) rows[a.number][at] |= bit; else rows[a.number][at] &= ~bit;
+      const bit = 1 << (b.number & 31), at = b.number >> 5, allowed = decide(data, a, b, service, null);
+      if (allowed) rows[a.number][at] |= bit; else rows[a.number][at] &= ~bit;
+      if (allowed === null) unknown[a.number].add(b.number);
     };
     for (const e of aloneEnds) for (const f of ends) { put(e, f); put(f, e); }
+    for (const e of addresses) for (const f of ends) put(f, e);
     return rows;
   }
 
   // relation returns reachability on every one of some services, and on any of them.
   function relation(services) {
+    const unknown = ends.map(() => new Set());
     let every = null, any = null;
     for (const s of services) {
-      const rows = rowsOf(s);
+      const rows = rowsOf(s, unknown);
       if (!every) {
         [every, any] = services.length === 1 ? [rows, rows] : [rows, rows.map(r => r.slice())];
         continue;
@@ -233,18 +242,19 @@ function newEngine(data) {
         for (let w = 0; w < size; w++) { every[i][w] &= row[w]; any[i][w] |= row[w]; }
       });
     }
-    // between returns the letter of a pair of classes: a allowed, d denied, p partly, n never.
+    // between returns the letter of a pair of classes: a allowed, d denied, p partly, u unknown, n never.
     const between = (from, to) => {
-      let flows = 0, allowed = 0, some = 0;
+      let flows = 0, allowed = 0, some = 0, open = false;
       for (const a of data.classes[from].ends) {
         for (const b of data.classes[to].ends) {
           if (a.addr && b.addr && a.addr.length !== b.addr.length) continue;
           flows++;
           if (has(every[a.number], b.number)) allowed++;
           if (has(any[a.number], b.number)) some++;
+          open ||= unknown[a.number].has(b.number);
         }
       }
-      return flows === 0 ? "n" : allowed === flows ? "a" : some === 0 ? "d" : "p";
+      return flows === 0 ? "n" : allowed === flows ? "a" : some > 0 ? "p" : open ? "u" : "d";
     };
     return {between};
   }

@@ -63,21 +63,11 @@ func New(v *cluster.View, o Options) (*Matrix, error) {
 	if domains != nil {
 		addrs, _ := addresses(o.Addresses)
 		views = learned(v, addrs, domains)
-		for _, a := range slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare) {
-			o.Addresses = append(o.Addresses, a.String())
-		}
 	}
-	p, m, err := newRows(o, views...)
+	p, m, err := newRows(o, domains, views...)
 	if err != nil {
 		return nil, err
 	}
-	name := func(r Row) []string { return domains[p.Classes()[r.class].Addr] }
-	for i, r := range m.To {
-		if names := name(r); names != nil {
-			m.To[i].Name = names[0]
-		}
-	}
-	m.From = slices.DeleteFunc(m.From, func(r Row) bool { return name(r) != nil })
 	for of := range views {
 		m.relations = append(m.relations, p.Relation(o.Service, of))
 	}
@@ -98,13 +88,17 @@ func learned(v *cluster.View, addrs []netip.Addr, domains map[netip.Addr][]strin
 	return append(views, cluster.WithLearned(v, all))
 }
 
-// newRows returns the rows and columns of a matrix, and the partition that they are of.
-func newRows(o Options, of ...*cluster.View) (*reachability.Partition, *Matrix, error) {
+// newRows returns the rows and columns of a matrix, and the partition that they are of. The domain names of addresses
+// are columns.
+func newRows(
+	o Options, domains map[netip.Addr][]string, of ...*cluster.View,
+) (*reachability.Partition, *Matrix, error) {
 	v := of[0]
 	addrs, bad := addresses(o.Addresses)
 	if bad != "" {
 		return nil, nil, errors.Errorf("%q is no address", bad)
 	}
+	addrs = append(addrs, slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare)...)
 	pods := v.PodNames("")
 	if o.From != "" && o.To != "" {
 		pods = v.PodNames(o.From)
@@ -116,7 +110,9 @@ func newRows(o Options, of ...*cluster.View) (*reachability.Partition, *Matrix, 
 	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()),
 		lines: map[int][]reachability.Cell{}}
 	for _, r := range Rows(v, p.Classes(), o.EachPod) {
-		if o.From == "" || r.namespace == "" || r.namespace == o.From {
+		if names := domains[p.Classes()[r.class].Addr]; names != nil {
+			r.Name = names[0]
+		} else if o.From == "" || r.namespace == "" || r.namespace == o.From {
 			m.From = append(m.From, r)
 		}
 		if o.To == "" || r.namespace == "" || r.namespace == o.To {

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -46,11 +47,13 @@ type PageOptions struct {
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false
-	p, m, err := newRows(o.Options, v)
+	domains := reachability.Domains(nil, v)
+	p, m, err := newRows(o.Options, domains, cluster.WithLearned(v, domains))
 	if err != nil {
 		return nil, err
 	}
-	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, partition: p, matrix: m,
+	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, domains: domains,
+		partition: p, matrix: m,
 		numbers:        map[*cluster.Policy]int{},
 		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{},
 		named:  map[flow.Service]bool{},

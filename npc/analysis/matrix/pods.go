@@ -19,6 +19,7 @@ import (
 type pods struct {
 	writer
 	view           *cluster.View
+	domains        map[netip.Addr][]string
 	partition      *reachability.Partition
 	matrix         *Matrix // its rows and columns
 	numbers        map[*cluster.Policy]int
@@ -32,7 +33,7 @@ type pods struct {
 // classes writes the classes down, each with what stands for its pods.
 func (w *pods) classes() {
 	for _, c := range w.partition.Classes() {
-		out := class{Subject: -1, Addrs: []string{}, Nodes: map[int][]node{}}
+		out := class{Subject: -1, Addrs: []string{}, Names: w.domains[c.Addr], Nodes: map[int][]node{}}
 		for i, e := range c.Ends {
 			out.Addrs = append(out.Addrs, addrText(e.Addr))
 			for _, n := range w.view.NodesAt(e.Addr) {
@@ -128,6 +129,12 @@ const (
 	isColumn = 2
 )
 
+// What a row has for a namespace that is no pods.
+const (
+	isAddress = -1
+	isName    = -2
+)
+
 // rows writes down rows and columns, in the order of both.
 func (w *pods) rows() {
 	at := map[string]int{} // first pod or address -> its row
@@ -149,14 +156,17 @@ func (w *pods) rows() {
 	w.nameWorkloads()
 	slices.SortStableFunc(w.Rows, func(a, b row) int {
 		if a.Namespace < 0 || b.Namespace < 0 {
-			return cmp.Compare(b.Namespace, a.Namespace) // addresses come last, in their order
+			return cmp.Compare(b.Namespace, a.Namespace) // addresses and domain names come last, in their order
 		}
 		return strings.Compare(w.Namespaces[a.Namespace].Name, w.Namespaces[b.Namespace].Name)
 	})
 }
 
 func (w *pods) row(r Row, axis int) row {
-	out := row{Name: r.Name, Namespace: -1, Class: r.Class(), Axes: axis}
+	out := row{Name: r.Name, Namespace: isAddress, Class: r.Class(), Axes: axis}
+	if len(w.Classes[r.Class()].Names) > 0 {
+		out.Namespace = isName
+	}
 	if len(r.Pods) == 0 {
 		return out
 	}

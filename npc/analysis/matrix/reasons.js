@@ -19,18 +19,18 @@ function podOf(data, end, d) {
   return number < 0 ? null : named(data, end, number);
 }
 
-// decide reports whether a flow is allowed. If trace is a list, decide appends the reasons as lines.
+// decide reports whether a flow is allowed, null if that is not known. If trace is a list, decide appends the reasons as lines.
 function decide(data, from, to, service, trace) {
   const out = decideSide(data, from, to, service, EGRESS, trace);
-  if (!out && trace === null) return false;
+  if (out === false && trace === null) return false;
   return decideSide(data, to, from, service, INGRESS, trace) && out;
 }
 
-// decideSide asks the policies of one end.
+// decideSide asks the policies of one end. Only those of the source may leave open whether a flow is allowed.
 function decideSide(data, own, peer, service, d, trace) {
   const pod = podOf(data, own, d), head = d === EGRESS ? "egress from " : "ingress to ";
   const report = (allowed, sentence) => {
-    if (trace) trace.push(head + (pod ? pod.name : own.text) + ": " + (allowed ? "allowed" : "denied") + sentence);
+    if (trace) trace.push(head + (pod ? pod.name : endText(own)) + ": " + (allowed ? "allowed" : "denied") + sentence);
     return allowed;
   };
   if (!pod) return report(true, ": it is no pod, so that no policy isolates it");
@@ -50,17 +50,31 @@ function decideSide(data, own, peer, service, d, trace) {
   const closed = toNode ? contest.xn : contest.x;
   if (closed) return close(false, ": " + closed);
   const [subject, name] = other ? [other.subject, other.name] : [null, ""];
-  const q = {data, pod, peer: {text: peer.text, addr: peer.addr, nodes: peer.nodes, subject, name, end: peer}, service, d, toNode, tiered};
+  const q = {data, pod, peer: {text: peer.text, addr: peer.addr, nodes: peer.nodes, names: peer.names, subject, name, end: peer}, service, d, toNode, tiered};
   q.destination = d === EGRESS ? q.peer.subject : pod.subject;
+  const names = d === EGRESS && !subject && !peer.names ? namesOf(q) : [];
   const a = answer(q, null, trace !== null);
-  if (!trace) return a.allowed;
-  close(a.allowed, outcomeText(q, a, a));
+  const open = names.length > 0 && answer({...q, peer: {...q.peer, named: true}}, null, false).allowed !== a.allowed;
+  if (!trace) return open ? null : a.allowed;
+  if (open) {
+    trace.push(head + pod.name + ": unknown: it may be an address of " + names.join(", ") + ": no node's learned addresses of domain names are known here");
+    if (contest.c) trace.push("  conflict: " + contest.c);
+  } else {
+    close(a.allowed, outcomeText(q, a, a));
+  }
   trace.push(...a.cluster, ...a.policies);
-  if (a.by) {
+  if (open) return null;
+  if (a.by && names.length === 0) {
     const without = answer(q, a.by, true);
     trace.push("  without it: " + (without.allowed ? "allowed" : "denied") + outcomeText(q, without, a));
   }
   return a.allowed;
+}
+
+// namesOf returns the domain names that cluster network policies of a pod accept, once each.
+function namesOf(q) {
+  const c = q.pod.subject.c[q.d], rules = [...c.a || [], ...c.b || []].flatMap(i => q.data.cluster[i].r[q.d] || []);
+  return [...new Set(rules.flatMap(r => (r.e || []).map(i => q.data.peers[i].d).filter(Boolean)))];
 }
 
 function ownNode(tiered, d) {
@@ -113,7 +127,9 @@ function tierHead(p) { return "  " + p.t + " policy " + p.k + " (priority " + p.
 function clusterRuleText(q, rule, fits) {
   if (rule.x) return fits ? "matches everything, for it fails closed: " + rule.x : "matches nothing, for it is invalid: " + rule.x;
   if (!fits) return "no: " + misses(q, rule);
-  return rule.a === "Pass" ? "matches, and passes it to the next tier" : "matches";
+  if (rule.a === "Pass") return "matches, and passes it to the next tier";
+  const named = (rule.e || []).map(i => q.data.peers[i]).some(p => p.d && mismatch(q.data, p, q.peer) === "");
+  return named ? "matches the domain name" : "matches";
 }
 
 // reportPolicies adds what the policies say that isolate a pod.
@@ -145,6 +161,7 @@ function peerText(q, peer) {
   const space = q.peer.subject ? q.data.namespaces[q.peer.subject.s] : null;
   switch (why) {
     case "not a pod": return "peer wants pods, " + of + " is none";
+    case "name unknown": return "not known: peer wants addresses of " + peer.d + ", which nodes learn";
     case "not named": return "peer wants addresses of " + peer.d + ", no answer gave " + of;
     case "not a node": return "peer wants nodes, " + of + " is no address of one";
     case "node labels": {
@@ -195,6 +212,7 @@ function portText(q, port) {
 
 // endText returns an end as a verdict names it.
 function endText(end) {
+  if (end.names) return end.names[0];
   if (!end.name) return end.text;
   return end.text ? end.name + " (" + end.text + ")" : end.name;
 }
@@ -212,7 +230,7 @@ function explainPair(data, from, to, service) {
   }
   const same = verdicts.length > 1 && verdicts.every(v => v.reasons.join("\n") === verdicts[0].reasons.join("\n"));
   return (same ? verdicts.slice(0, 1) : verdicts).flatMap(v => {
-    const name = e => same && e.name ? e.name : endText(e);
-    return [name(v.a) + " -> " + name(v.b) + ", " + service.a + ": " + (v.allowed ? "allowed" : "denied"), ...v.reasons];
+    const name = e => same && e.name ? e.name : endText(e), word = v.allowed ? "allowed" : v.allowed === null ? "unknown" : "denied";
+    return [name(v.a) + " -> " + name(v.b) + ", " + service.a + ": " + word, ...v.reasons];
   });
 }

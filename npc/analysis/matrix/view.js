@@ -1,5 +1,5 @@
 const SIZE = 24, MAX_HEAD = 190, MAX_SIDE = 230, SPARE = 6; // pixels of a cell, of the headings at most, and cells drawn beyond the window
-const SIGNS = {a: "+", d: "\u00d7", p: "~", n: "\u2013", x: ""};
+const SIGNS = {a: "+", d: "\u00d7", p: "~", u: "?", n: "\u2013", x: ""};
 const byId = id => document.getElementById(id);
 
 function element(name, attributes, text) {
@@ -35,7 +35,7 @@ function main() {
   function words(letter) {
     if (letter === "p") return "allowed in part";
     const every = state.port === "all" ? " on every port" : "";
-    return {a: "allowed" + every, d: "denied" + every, n: "no address family in common", x: "not asked for"}[letter];
+    return {a: "allowed" + every, d: "denied" + every, u: "unknown", n: "no address family in common", x: "not asked for"}[letter];
   }
 
   // read takes the state from the address of the page.
@@ -70,6 +70,7 @@ function main() {
     if (one && !groups.some(g => g.a === one.a)) options.splice(1, 0, [one.a, one.a]);
     select.replaceChildren(...options.map(([value, text]) => element("option", {value}, text)));
     select.value = state.port;
+    byId("unknown").hidden = !data.peers.some(p => p.d);
     for (const letter of "apd") byId("word-" + letter).textContent = words(letter);
     document.title = "Reachability: " + (one ? one.a : "every port");
   }
@@ -237,7 +238,7 @@ function main() {
   function tellCounts(panel, from, to) {
     const n = cells.count(from, to);
     panel.append(element("h3", {}, "pairs of workloads"));
-    for (const letter of "apdn") if (n[letter] > 0) panel.append(element("p", {}, SIGNS[letter] + " " + n[letter] + " " + words(letter)));
+    for (const letter of "apdun") if (n[letter] > 0) panel.append(element("p", {}, SIGNS[letter] + " " + n[letter] + " " + words(letter)));
     const more = element("button", {type: "button", id: "unfold"}, "Unfold");
     more.addEventListener("click", () => { unfold(true); byId("grid").focus(); });
     panel.append(element("h3", {}, ""), more);
@@ -246,8 +247,8 @@ function main() {
   // reaches returns the letter of two pods on one service.
   function reaches(a, b, s) {
     const flows = a.flatMap(x => b.filter(y => !x.addr || !y.addr || x.addr.length === y.addr.length).map(y => [x, y]));
-    const allowed = flows.filter(([x, y]) => decide(data, x, y, s, null)).length;
-    return flows.length === 0 ? "n" : allowed === flows.length ? "a" : allowed === 0 ? "d" : "p";
+    const verdicts = flows.map(([x, y]) => decide(data, x, y, s, null));
+    return flows.length === 0 ? "n" : verdicts.every(v => v) ? "a" : verdicts.some(v => v) ? "p" : verdicts.includes(null) ? "u" : "d";
   }
 
   // ends returns the ends of the pods that stand for two items. Those of one kind are two of its pods.
@@ -264,14 +265,14 @@ function main() {
     const [a, b] = ends(from, to);
     let shown = services[0];
     if (services.length > 1) {
-      const letters = services.map(s => reaches(a, b, s)), order = [..."apdn"].filter(l => letters.includes(l));
+      const letters = services.map(s => reaches(a, b, s)), order = [..."apdun"].filter(l => letters.includes(l));
       shown = services.find(s => s.a === selected) || services[letters.indexOf(order[0])];
       const buttons = [];
       for (const letter of order) {
         services.forEach((s, i) => {
           if (letters[i] !== letter) return;
           const button = element("button", {type: "button", "aria-pressed": s === shown, "data-port": s.a}, SIGNS[letter] + " " + s.t);
-          button.setAttribute("aria-label", s.t + ": " + {a: "allowed", d: "denied", p: "allowed in one family", n: words("n")}[letter]);
+          button.setAttribute("aria-label", s.t + ": " + ({a: "allowed", d: "denied", p: "allowed in one family"}[letter] || words(letter)));
           button.addEventListener("click", () => {
             selected = s.a;
             explain();

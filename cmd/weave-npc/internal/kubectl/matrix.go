@@ -46,7 +46,7 @@ func showMatrixCommand() *cobra.Command {
 		Use:   "matrix [--port tcp/80]",
 		Short: "Show which pods reach which",
 		Long: "Show which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are\n" +
-			"one row; domain names of policies are columns of the table. As html it is one page without external\n" +
+			"one row; domain names of policies are columns. As html it is one page without external\n" +
 			"resources: every port, filters, and the reason for a cell when it is selected.",
 		Example: "  weave-npc show matrix -f manifests --port tcp/80\n" +
 			"  weave-npc show matrix -f manifests -o html > matrix.html",
