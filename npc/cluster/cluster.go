@@ -49,7 +49,7 @@ type Cluster struct {
 	nodes      map[string]npc.Node // as policies name them as peers
 	unreadable npc.Unreadable
 	learned    map[netip.Addr][]string
-	learnedFor map[string]map[netip.Addr][]string
+	learnedFor map[string]map[netip.Addr][]LearnedName
 	view       *View // of the objects; nil since they last changed
 }
 
@@ -81,13 +81,13 @@ func (c *Cluster) SetLearned(names map[netip.Addr][]string) {
 
 // SetLearnedFor sets the domain names that a node learned for addresses, by policy.NamesKey of the list that it learned
 // them for. It must not be changed afterwards.
-func (c *Cluster) SetLearnedFor(lists map[string]map[netip.Addr][]string) {
+func (c *Cluster) SetLearnedFor(lists map[string]map[netip.Addr][]LearnedName) {
 	all := map[netip.Addr][]string{}
 	for _, list := range slices.Sorted(maps.Keys(lists)) {
 		for a, names := range lists[list] {
-			for _, name := range names {
-				if !slices.Contains(all[a], name) {
-					all[a] = append(all[a], name)
+			for _, l := range names {
+				if !slices.Contains(all[a], l.Name) {
+					all[a] = append(all[a], l.Name)
 				}
 			}
 		}

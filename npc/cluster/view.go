@@ -26,9 +26,9 @@ type View struct {
 	// Learned holds the domain names that an address has, for some rule at least; nil if that is not known.
 	Learned map[netip.Addr][]string
 
-	learnedFor  map[string]map[netip.Addr][]string // by list; nil if Learned is for all rules
-	declared    map[string][]npc.NamedPort         // namespace/name of a pod -> ports
-	byNamespace map[string][]*Policy               // namespace -> its policies, in order
+	learnedFor  map[string]map[netip.Addr][]LearnedName // by list; nil if Learned is for all rules
+	declared    map[string][]npc.NamedPort              // namespace/name of a pod -> ports
+	byNamespace map[string][]*Policy                    // namespace -> its policies, in order
 	claims      map[netip.Addr][]*npc.Pod
 	stale       map[netip.Addr][]*npc.Pod // address -> pods whose status has it from before a restart
 	nodeAddrs   map[string]addrSet        // node -> all its addresses, if they are known
@@ -86,16 +86,24 @@ func WithLearned(v *View, names map[netip.Addr][]string) *View {
 	return w
 }
 
-// NameAt returns the domain name of a peer that an address has; empty if it has none.
-func NameAt(v *View, p policy.Peer, a netip.Addr) string {
-	names := v.Learned[a]
+// LearnedName is a domain name that an address has.
+type LearnedName struct {
+	Name string
+	// Seconds is how long the address still counts; 0 if that is not known.
+	Seconds int
+}
+
+// NameAt returns the domain name of a peer that an address has; the zero value if it has none.
+func NameAt(v *View, p policy.Peer, a netip.Addr) LearnedName {
 	if v.learnedFor != nil {
-		names = v.learnedFor[p.List][a]
+		names := v.learnedFor[p.List][a]
+		if i := slices.IndexFunc(names, func(l LearnedName) bool { return p.HasName(l.Name) }); i >= 0 {
+			return names[i]
+		}
+	} else if i := slices.IndexFunc(v.Learned[a], p.HasName); i >= 0 {
+		return LearnedName{Name: v.Learned[a][i]}
 	}
-	if i := slices.IndexFunc(names, p.HasName); i >= 0 {
-		return names[i]
-	}
-	return ""
+	return LearnedName{}
 }
 
 // Key returns namespace/name.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -90,7 +91,7 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 // nameMismatch returns why an end has none of the addresses of a domain name.
 func nameMismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	switch {
-	case cluster.NameAt(c, p, e.Addr) != "":
+	case cluster.NameAt(c, p, e.Addr).Name != "":
 		return fits
 	case c.Learned != nil || e.pod != nil:
 		return notNamed
@@ -166,6 +167,8 @@ type PeerReason struct {
 	Wants string `json:"wants,omitempty"`
 	Has   string `json:"has,omitempty"`
 	Of    string `json:"of,omitempty"`
+	// Seconds is how long the address still has that domain name; 0 if that is not known.
+	Seconds int `json:"seconds,omitempty"`
 }
 
 // peerReason returns the reason why PeerFits holds or does not.
@@ -180,7 +183,8 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 	case nameUnknown, notNamed:
 		r.Wants = p.Name
 	case fits:
-		r.Has = cluster.NameAt(c, p, e.Addr)
+		learned := cluster.NameAt(c, p, e.Addr)
+		r.Has, r.Seconds = learned.Name, learned.Seconds
 	case otherNamespace:
 		r.Wants, r.Has = p.Namespace, e.namespace()
 	case namespaceUnknown:
@@ -221,7 +225,10 @@ func (r PeerReason) MarshalJSON() ([]byte, error) {
 func (r PeerReason) String() string {
 	switch r.Mismatch {
 	case fits:
-		if r.Has != "" {
+		switch {
+		case r.Seconds > 0:
+			return fmt.Sprintf("%s is an address of %s, for %v", r.Of, r.Has, time.Duration(r.Seconds)*time.Second)
+		case r.Has != "":
 			return fmt.Sprintf("%s is an address of %s", r.Of, r.Has)
 		}
 		return "peer fits " + r.Of

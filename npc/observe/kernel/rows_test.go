@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/kernelview"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
@@ -124,8 +126,10 @@ func TestNames(t *testing.T) {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 	got := s.Learned(map[string]string{"weave-z": "*.org"})
-	if len(got) != 1 || len(got["*.org"]) != 2 || len(got["*.org"][addr("203.0.113.2")]) != 2 {
-		t.Errorf("learned: %v", got)
+	want := map[string]map[netip.Addr][]cluster.LearnedName{"*.org": {addr("203.0.113.1"): {{Name: "b.org", Seconds: 60}},
+		addr("203.0.113.2"): {{Name: "b.org"}, {Name: "a.org", Seconds: 300}}}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
 	}
 }
 

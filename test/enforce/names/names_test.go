@@ -91,7 +91,7 @@ func explained(t *testing.T, w *e2e.Cluster, backend lab.Backend) {
 	}
 	ask[6] = "N1.example.com"
 	out, stderr, _ = e2e.Execute(t, w.Node("node1"), nil, ask...)
-	if !strings.Contains(out, "-> "+outside(4, 1).String()) || !strings.Contains(out, "is an address of n1.example.com") {
+	if !strings.Contains(out, "-> "+outside(4, 1).String()) || !regexp.MustCompile(`is an address of n1\.example\.com, for \d+`).MatchString(out) {
 		t.Errorf("explain --kernel says about n1.example.com\n%s%s", out, stderr)
 	}
 	ask = []string{"show", "names", "--manifests", w.Source.(*e2e.Manifests).Dir, "--node-name", "node1", "--iptables-backend", string(backend)}
