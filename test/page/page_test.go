@@ -82,17 +82,35 @@ func TestCells(t *testing.T) {
 	b := newBrowser(t, 1400, 900)
 	b.open(written(t, small(t).View(), on80()), "")
 	got := cells(b)
-	if len(got) != 36 { // two groups and four rows
-		t.Errorf("there are %d cells, not 36: %v", len(got), got)
+	if len(got) != 49 { // two groups and five rows
+		t.Errorf("there are %d cells, not 49: %v", len(got), got)
 	}
 	for pair, words := range map[string]string{"shop/web → shop/db": "allowed", "shop/mon → shop/db": "denied", "shop/db → shop/web": "allowed",
-		"198.51.100.7 → shop/db": "denied", "namespace shop → shop/db": "allowed in part", "addresses → namespace shop": "allowed in part"} {
+		"198.51.100.7 → shop/db": "denied", "outside → shop/db": "denied", "shop/db → outside": "allowed", "namespace shop → shop/db": "allowed in part", "addresses → namespace shop": "allowed in part"} {
 		if got[pair] != words {
 			t.Errorf("%s: %q, not %q", pair, got[pair], words)
 		}
 	}
 	if signs := b.text(`[..."adp"].map(c => document.querySelector("[role=gridcell]." + c).textContent).join("")`); signs != "+×~" {
 		t.Errorf("the signs are %q", signs)
+	}
+}
+
+// TestOriginAndPorts says in the page what it shows, and in a cell's title which ports are allowed.
+func TestOriginAndPorts(t *testing.T) {
+	w := small(t)
+	w.SetPolicy(fixture.Policy(t, "shop/mon", `{podSelector: {matchLabels: {app: mon}}, ingress: [{ports: [{port: 9090}]}]}`))
+	b := newBrowser(t, 1400, 900)
+	o := everyPort()
+	o.Origin = "manifests of deploy/"
+	b.open(written(t, w.View(), o), "")
+	if got := b.text(`document.getElementById("origin").textContent`); got != o.Origin {
+		t.Errorf("the page says %q", got)
+	}
+	cell := label("shop/web", "shop/mon")
+	b.eval(`document.querySelector('` + cell + `').dispatchEvent(new MouseEvent("mouseover", {bubbles: true}))`)
+	if got := b.text(`document.querySelector('` + cell + `').title`); got != "shop/web → shop/mon: allowed in part\nallowed: tcp/9090" {
+		t.Errorf("the title is %q", got)
 	}
 }
 
@@ -191,12 +209,12 @@ func TestFilters(t *testing.T) {
 	file := written(t, thirty(t).View(), on80())
 	b := newBrowser(t, 1400, 900)
 	for _, c := range []struct{ name, from, to, want string }{
-		{"from", "CART", "", "2 rows × 17 columns"},
+		{"from", "CART", "", "2 rows × 18 columns"},
 		{"from and to", "web", "data/", "2 rows × 4 columns"},
-		{"a namespace", "ops", "", "4 rows × 17 columns"},
-		{"one pod's name", "cart-3", "", "2 rows × 17 columns"},
-		{"an address", "198.", "", "2 rows × 17 columns"},
-		{"unknown", "", "unknown", "17 rows × 0 columns"},
+		{"a namespace", "ops", "", "4 rows × 18 columns"},
+		{"one pod's name", "cart-3", "", "2 rows × 18 columns"},
+		{"an address", "198.", "", "2 rows × 18 columns"},
+		{"unknown", "", "unknown", "18 rows × 0 columns"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.open(file, "")
@@ -216,13 +234,13 @@ func TestNamespacesThatWereNotAskedFor(t *testing.T) {
 	o := everyPort()
 	o.Either = "shop"
 	b.open(written(t, thirty(t).View(), o), "")
-	const rows, ofShop = 15, 5
+	const rows, ofShop = 17, 5
 	if got := len(cells(b)); got != rows*rows-(rows-ofShop)*(rows-ofShop) {
 		t.Errorf("there are %d cells", got)
 	}
 	o.Either, o.From, o.To = "", "shop", "data"
 	b.open(written(t, thirty(t).View(), o), "")
-	if got := b.text(`document.getElementById("count").textContent`); got != "5 rows × 4 columns" {
+	if got := b.text(`document.getElementById("count").textContent`); got != "7 rows × 6 columns" {
 		t.Errorf("from shop to data it has %s", got)
 	}
 }
@@ -272,7 +290,7 @@ func TestDomainNames(t *testing.T) {
 	b.open(written(t, w.View(), on80()), "")
 	got := cells(b)
 	for pair, words := range map[string]string{"shop/web → api.example.com": "allowed", "shop/web → 198.51.100.7": "unknown",
-		"namespace shop → domain names": "allowed", "198.51.100.7 → api.example.com": "allowed", "namespace shop → addresses": "unknown"} {
+		"namespace shop → domain names": "allowed", "198.51.100.7 → api.example.com": "allowed", "namespace shop → 198.51.100.7": "unknown", "shop/web → outside": "denied"} {
 		if got[pair] != words {
 			t.Errorf("%s: %q, not %q", pair, got[pair], words)
 		}
@@ -289,7 +307,7 @@ func TestDomainNames(t *testing.T) {
 		t.Errorf("the page shows %q", got)
 	}
 	b.click(label("namespace shop", "addresses"))
-	if got := reason(b); !strings.Contains(got, "? 3 unknown") {
+	if got := reason(b); !strings.Contains(got, "? 3 unknown") || !strings.Contains(got, "× 3 denied") {
 		t.Errorf("the page shows %q", got)
 	}
 }

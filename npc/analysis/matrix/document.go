@@ -8,7 +8,9 @@ type document struct {
 	// Level is how far rows and columns are unfolded first: 0 namespaces, 1 kinds of pods, 2 pods.
 	Level int `json:"level"`
 	// Either is the namespace that one of the ends is in; empty for all.
-	Either     string          `json:"either"`
+	Either string `json:"either"`
+	// Origin is what was read, and when.
+	Origin     string          `json:"origin,omitempty"`
 	Services   []service       `json:"services"`
 	Namespaces []namespace     `json:"namespaces"`
 	Selectors  []*selector     `json:"selectors"`
@@ -133,7 +135,8 @@ type class struct {
 	// Pod is the first pod of a class that has an end which is alone.
 	Pod   string   `json:"n,omitempty"`
 	Addrs []string `json:"a"`
-	// Names are the domain names that the address stands for. Of other addresses it is not known which they have.
+	// Names are the domain names that the address stands for, or what it is called and is none. Of other addresses it is
+	// not known which they have.
 	Names []string `json:"d,omitempty"`
 	// Nodes holds for an address that a Node's status has, by its number, the Nodes and their labels.
 	Nodes map[int][]node `json:"o,omitempty"`

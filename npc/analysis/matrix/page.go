@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"net/netip"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -40,6 +41,8 @@ type PageOptions struct {
 	Options
 	// AllPorts shows all ports first, and not the options' service.
 	AllPorts bool
+	// Origin is what was read, and when.
+	Origin string
 }
 
 // WritePage writes the page, and returns the pods that are left out because they own none of their addresses. The names
@@ -48,11 +51,16 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 	each := o.EachPod
 	o.EachPod = false
 	domains := reachability.Domains(nil, v)
+	outside := map[netip.Addr]string{}
+	for i, a := range reachability.Outside(v, domains) {
+		outside[a] = []string{"outside", "outside, IPv6"}[i]
+		o.Addresses = append(o.Addresses, a.String())
+	}
 	p, m, err := newRows(o.Options, domains, cluster.WithLearned(v, domains))
 	if err != nil {
 		return nil, err
 	}
-	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, domains: domains,
+	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, domains: domains, outside: outside,
 		partition: p, matrix: m,
 		numbers:        map[*cluster.Policy]int{},
 		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{},
@@ -66,7 +74,7 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 	w.classes()
 	w.alone()
 	w.rows()
-	w.Either, w.Level = o.Either, level(m, each)
+	w.Either, w.Level, w.Origin = o.Either, level(m, each), o.Origin
 	if !o.AllPorts {
 		w.Port = o.Service.String()
 	}

@@ -20,6 +20,7 @@ type pods struct {
 	writer
 	view           *cluster.View
 	domains        map[netip.Addr][]string
+	outside        map[netip.Addr]string // addresses that stand for most outside -> what they are called
 	partition      *reachability.Partition
 	matrix         *Matrix // its rows and columns
 	numbers        map[*cluster.Policy]int
@@ -34,6 +35,9 @@ type pods struct {
 func (w *pods) classes() {
 	for _, c := range w.partition.Classes() {
 		out := class{Subject: -1, Addrs: []string{}, Names: w.domains[c.Addr], Nodes: map[int][]node{}}
+		if name := w.outside[c.Addr]; name != "" {
+			out.Names = []string{name}
+		}
 		for i, e := range c.Ends {
 			out.Addrs = append(out.Addrs, addrText(e.Addr))
 			for _, n := range w.view.NodesAt(e.Addr) {
@@ -164,8 +168,11 @@ func (w *pods) rows() {
 
 func (w *pods) row(r Row, axis int) row {
 	out := row{Name: r.Name, Namespace: isAddress, Class: r.Class(), Axes: axis}
-	if len(w.Classes[r.Class()].Names) > 0 {
-		out.Namespace = isName
+	if names := w.Classes[r.Class()].Names; len(names) > 0 {
+		out.Name = names[0]
+		if axis == isColumn {
+			out.Namespace = isName
+		}
 	}
 	if len(r.Pods) == 0 {
 		return out

@@ -339,8 +339,19 @@ function main() {
     }
   }
 
+  // name has the title of a cell say which ports are allowed.
+  function name(event) {
+    const cell = event.target, at = /^x(\d+)-(\d+)$/.exec(cell.id);
+    if (!at || services.length < 2) return;
+    const from = items[0][at[1]], to = items[1][at[2]];
+    if (from.depth === 0 || to.depth === 0 || cells.letter(from, to) !== "p") return;
+    const [a, b] = ends(from, to), allowed = services.filter(s => reaches(a, b, s) === "a").map(s => s.t);
+    if (allowed.length > 0) cell.title = cell.getAttribute("aria-label") + "\nallowed: " + allowed.join(", ");
+  }
+
   function show() {
     read();
+    byId("origin").textContent = data.origin || "";
     for (const name of ["from", "to", "level", "theme"]) byId(name).value = state[name];
     document.documentElement.dataset.theme = state.theme;
     choosePort();
@@ -366,6 +377,7 @@ function main() {
   });
   byId("grid").addEventListener("keydown", key);
   byId("grid").addEventListener("click", click);
+  byId("grid").addEventListener("mouseover", name);
   byId("grid").addEventListener("scroll", () => requestAnimationFrame(draw), {passive: true});
   document.addEventListener("keydown", event => { if (event.key === "Escape" && state.why) shut(); });
   addEventListener("resize", () => requestAnimationFrame(lay));

@@ -34,6 +34,17 @@ func (a Access) Contexts() []string {
 	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
+// Server returns which context the values select, or else what else leads to an API server.
+func (a Access) Server() string {
+	if a.Context != "" {
+		return "context " + a.Context
+	}
+	if config, err := a.config().RawConfig(); err == nil && config.CurrentContext != "" {
+		return "context " + config.CurrentContext
+	}
+	return "the API server"
+}
+
 // Arguments returns the flags that give kubectl the same access.
 func (a Access) Arguments() (out []string) {
 	for _, f := range [][2]string{{"kubeconfig", a.Kubeconfig}, {"context", a.Context}, {"cluster", a.Cluster},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -122,7 +123,10 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		return err
 	}
 	if page {
-		omitted, err := matrix.WritePage(cli.Raw(stdout), v, matrix.PageOptions{Options: asks, AllPorts: o.port == ""})
+		origin := fmt.Sprintf("Of %s, read by weave-npc %s on %s.", o.Origin(), cli.Version(),
+			time.Now().UTC().Format("2006-01-02 15:04 MST"))
+		omitted, err := matrix.WritePage(cli.Raw(stdout), v,
+			matrix.PageOptions{Options: asks, AllPorts: o.port == "", Origin: origin})
 		noteOmitted(stderr, omitted)
 		return err
 	}

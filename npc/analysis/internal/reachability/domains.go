@@ -17,8 +17,7 @@ const maxDomains = 1024
 // Which addresses a name has is not known: these are of the largest range that no policy distinguishes, as most outside
 // are, and no pod and no node has them.
 func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
-	found, taken, is6 := map[string]bool{}, map[netip.Addr]bool{}, true
-	var blocks []ipblock.Block
+	found := map[string]bool{}
 	for _, name := range more {
 		found[name] = true
 	}
@@ -28,6 +27,53 @@ func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
 				if p.Name != "" {
 					found[p.Name] = true
 				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	names, free := slices.Sorted(maps.Keys(found)), newOutside(of)
+	out := map[netip.Addr][]string{}
+	for _, name := range names[:min(len(names), maxDomains)] {
+		if a, ok := free.next(!free.pods[false] && free.pods[true]); ok {
+			out[a] = []string{name}
+		}
+	}
+	return out
+}
+
+// Outside returns an address of each family that pods have, as most outside are, other than some addresses.
+func Outside(v *cluster.View, other map[netip.Addr][]string) (out []netip.Addr) {
+	free := newOutside([]*cluster.View{v})
+	for a := range other {
+		free.taken[a] = true
+	}
+	for _, is6 := range []bool{false, true} {
+		if !free.pods[is6] {
+			continue
+		}
+		if a, ok := free.next(is6); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// outside finds addresses of the largest ranges that no policy distinguishes.
+type outside struct {
+	of     []*cluster.View
+	taken  map[netip.Addr]bool
+	pods   map[bool]bool          // whether pods have addresses of IPv6, and of IPv4
+	ranges map[bool]ipblock.Range // what is left of the largest range of IPv6, and of IPv4
+}
+
+func newOutside(of []*cluster.View) *outside {
+	o := &outside{of: of, taken: map[netip.Addr]bool{}, pods: map[bool]bool{}, ranges: map[bool]ipblock.Range{}}
+	var blocks []ipblock.Block
+	for _, v := range of {
+		for r := range cluster.Rules(v) {
+			for _, p := range r.Peers {
 				if p.Block != nil {
 					blocks = append(blocks, *p.Block)
 				}
@@ -35,31 +81,34 @@ func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
 		}
 		for _, p := range v.Pods {
 			for _, a := range p.Claims() {
-				taken[a], is6 = true, is6 && a.Is6()
+				o.taken[a], o.pods[a.Is6()] = true, true
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	names := slices.Sorted(maps.Keys(found))
-	out, in := map[netip.Addr][]string{}, largest(ipblock.NewClasses(blocks).Ranges(), is6 && len(taken) > 0)
-	for _, first := range []string{"1.0.0.1", "2000::1"} { // before these, no address is unicast and public
-		if a := netip.MustParseAddr(first); a.BitLen() == in.First.BitLen() && in.First.Less(a) && a.Less(in.Last) {
+	ranges := ipblock.NewClasses(blocks).Ranges()
+	for is6, first := range map[bool]string{false: "1.0.0.1", true: "2000::1"} { // before these, no address is unicast and public
+		in := largest(ranges, is6)
+		if a := netip.MustParseAddr(first); in.First.Less(a) && a.Less(in.Last) {
 			in.First = a
 		}
+		o.ranges[is6] = in
 	}
-	for _, name := range names[:min(len(names), maxDomains)] {
-		a, ok := in.Unicast(func(a netip.Addr) bool {
-			return !taken[a] && !a.IsUnspecified() && !slices.ContainsFunc(of, func(v *cluster.View) bool {
-				return v.IsNodes(a) || len(v.NodesAt(a)) > 0
-			})
+	return o
+}
+
+// next returns an address that no pod and no node has, each time another one.
+func (o *outside) next(is6 bool) (netip.Addr, bool) {
+	in := o.ranges[is6]
+	a, ok := in.Unicast(func(a netip.Addr) bool {
+		return !o.taken[a] && !a.IsUnspecified() && !slices.ContainsFunc(o.of, func(v *cluster.View) bool {
+			return v.IsNodes(a) || len(v.NodesAt(a)) > 0 || len(v.Stale(a, "")) > 0
 		})
-		if ok {
-			out[a], taken[a], in.First = []string{name}, true, a
-		}
+	})
+	if ok {
+		o.taken[a], in.First = true, a
+		o.ranges[is6] = in
 	}
-	return out
+	return a, ok
 }
 
 // largest returns the largest range of a family.

@@ -206,6 +206,17 @@ func (c *ObjectFlags) open() (_ *snapshot.Manifests, err error) {
 	return c.opened, err
 }
 
+// Origin returns what objects are read from.
+func (c *ObjectFlags) Origin() string {
+	switch c.Manifests {
+	case "":
+		return c.Access.Server()
+	case "-":
+		return "manifests of standard input"
+	}
+	return "manifests of " + c.Manifests
+}
+
 // Network reads what leads to pods: Services, nodes and ranges of addresses.
 func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
 	if c.Manifests != "" {
