@@ -16,6 +16,7 @@ import (
 func shop(t *testing.T) *cluster.Cluster {
 	c := cluster.New()
 	c.SetNamespace(fixture.Namespace("ops"))
+	c.SetNode(fixture.Node("node1 172.31.0.1 fd31::1"))
 	for _, facts := range []string{
 		"shop/web node1 10.32.1.2 fd32:1::2 http:8080",
 		"shop/job Finished 10.32.1.3",
@@ -46,7 +47,8 @@ func TestFind(t *testing.T) {
 		"default/x":               "there is no pod default/x",
 		"default/DaemonSet/agent": "there is no pod of DaemonSet default/agent; did you mean shop/DaemonSet/agent?",
 		"default/DaemonSet/db":    "there is no pod of DaemonSet default/db",
-		"node/node1":              "node/node1 is a node: give one of its addresses",
+		"node/node1":              "[172.31.0.1 fd31::1]",
+		"no/node2":                "no address of node node2 is known: give one of its addresses",
 	} {
 		ends, err := v.Find(text)
 		got := fmt.Sprint(ends)

@@ -17,7 +17,8 @@ import (
 
 // Find returns the ends that a text names. For a pod, as namespace/name, or the first one of a workload, as
 // namespace/kind/name, that is one end for each address in its status, or one without an address if it has none yet, or
-// if it could not be read. For an address it is that address. It returns an error if the pod does not exist, has
+// if it could not be read. For an address it is that address, for a Node, as node/name, the addresses in its status. It
+// returns an error if the pod does not exist, has
 // finished, or is on the network of a node without known addresses.
 func (v *View) Find(text string) ([]flow.End, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
@@ -29,6 +30,9 @@ func (v *View) Find(text string) ([]flow.End, error) {
 	p := v.Pods[podOf(v, text)]
 	switch {
 	case p == nil:
+		if ends := nodeEnds(v, text); len(ends) > 0 {
+			return ends, nil
+		}
 		return nil, noPod(v, text)
 	case p.Finished:
 		return nil, errors.Errorf("pod %s has finished: nothing reaches it, nor does it reach anything", text)
@@ -104,6 +108,28 @@ func (v *View) OwnedEnds(pod string) []flow.End {
 		p := v.Pods[e.Pod]
 		return p != nil && e.Addr.IsValid() && v.Owner(e.Addr, p.Node) != p
 	})
+}
+
+// nodeOf returns the name of the node that a text names, as node/name.
+func nodeOf(text string) (name string, ok bool) {
+	kind, name, _ := strings.Cut(text, "/")
+	switch strings.ToLower(kind) {
+	case "node", "nodes", "no":
+		return name, name != ""
+	}
+	return "", false
+}
+
+// nodeEnds returns the addresses in the status of the Node that a text names, in order.
+func nodeEnds(v *View, text string) (ends []flow.End) {
+	name, ok := nodeOf(text)
+	for a, nodes := range v.nodesAt {
+		if ok && slices.ContainsFunc(nodes, func(n npc.Node) bool { return n.Name == name }) {
+			ends = append(ends, flow.End{Addr: a})
+		}
+	}
+	slices.SortFunc(ends, func(a, b flow.End) int { return a.Addr.Compare(b.Addr) })
+	return ends
 }
 
 // hostEnds returns the ends of a pod on the network of its node: the node's addresses.
@@ -197,8 +223,8 @@ func noPod(v *View, text string) error {
 	}
 	known := knownNamespaces(v)
 	if _, ok := known[namespace]; !ok {
-		if kind := strings.ToLower(namespace); kind == "node" || kind == "nodes" || kind == "no" {
-			return errors.Errorf("%s is a node: give one of its addresses", text)
+		if node, ok := nodeOf(text); ok {
+			return errors.Errorf("no address of node %s is known: give one of its addresses", node)
 		}
 		return errors.Errorf("there is no namespace %s%s",
 			namespace, cmp.Or(intended, spelling.DidYouMean(namespace, maps.Keys(known))))

@@ -46,6 +46,7 @@ func showConnectionsCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.port, "port", "", "only connections to this port: tcp/80, udp/53, sctp/80 or icmp (default: all)")
 	o.ends.register(f)
+	input.RegisterAllNamespaces(cmd)
 	o.output.Register(f, "text, markdown, csv, dot or json", "text", "markdown", "csv", "dot", "json")
 	o.RegisterAll(f)
 	return cmd

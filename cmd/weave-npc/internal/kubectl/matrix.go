@@ -63,6 +63,7 @@ func showMatrixCommand() *cobra.Command {
 	f.StringSliceVar(&o.addresses, "address", nil, "additional addresses, such as one outside the cluster")
 	f.BoolVar(&o.eachPod, "pods", false, "give each pod a row and a column of its own")
 	o.ends.register(f)
+	input.RegisterAllNamespaces(cmd)
 	o.output.Register(f, "table, json or html", "table", "json", "html")
 	o.RegisterAll(f)
 	return cmd

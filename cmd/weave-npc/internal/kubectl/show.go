@@ -138,6 +138,7 @@ func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&l.namespace, "namespace", "n", "", "namespace to show (default: all)")
+	input.RegisterAllNamespaces(cmd)
 	l.output.Register(f, "table or json", "table", "json")
 	l.RegisterAll(f)
 	return cmd

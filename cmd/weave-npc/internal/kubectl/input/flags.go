@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
@@ -136,4 +137,15 @@ func note(stderr io.Writer, key staged.Key, text string) {
 		kind = "ClusterNetworkPolicy"
 	}
 	_, _ = fmt.Fprintf(stderr, "weave-npc: %s %s: %s\n", kind, key.Policy(), text)
+}
+
+// RegisterAllNamespaces registers --all-namespaces as kubectl has it, for a command that shows all without --namespace.
+func RegisterAllNamespaces(cmd *cobra.Command) {
+	cmd.Flags().BoolP("all-namespaces", "A", false, "all namespaces, as without --namespace")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if f := cmd.Flags(); f.Changed("namespace") && f.Changed("all-namespaces") {
+			return errors.New("--namespace and --all-namespaces: give one of them")
+		}
+		return nil
+	}
 }
