@@ -76,10 +76,10 @@ func TestChartRendersWhatKustomizeRenders(t *testing.T) {
 	}
 	cases := []struct{ name, dir, values string }{
 		{"as they are", prod + "/base", ""},
-		{"with a PodMonitor", withComponents(t, "../monitoring"), "podMonitor: true"},
+		{"with a PodMonitor", withComponents(t, "../monitoring"), "podMonitor: {enabled: true}"},
 		{"with readers", withReaders(t, dir), "readers: {cluster: true, namespaces: [shop]}"},
 		{"with relays", withComponents(t, "../relay"), "relay: {enabled: true}"},
-		{"with relays and PodMonitors", withComponents(t, "../relay, ../monitoring, ../monitoring/relay"), "{relay: {enabled: true}, podMonitor: true}"},
+		{"with relays and PodMonitors", withComponents(t, "../relay, ../monitoring, ../monitoring/relay"), "{relay: {enabled: true}, podMonitor: {enabled: true}}"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -268,30 +268,30 @@ func TestChartFollowsTheAddressForMetrics(t *testing.T) {
 
 func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 	for values, want := range map[string]string{
-		`flags: {pod-interfac: cni0}`:                                 "flags.pod-interfac is unknown: did you mean flags.pod-interface?",
-		`flags: {podInterface: cni0}`:                                 "flags.podInterface is unknown: did you mean flags.pod-interface?",
-		`flags: {pod_cidr: 10.0.0.0/8}`:                               "flags.pod_cidr is unknown: did you mean flags.pod-cidr?",
-		`flags: {frobnicate: true}`:                                   "flags.frobnicate is unknown",
-		`flags: {node-name: a}`:                                       "flags.node-name is for the chart to set",
-		`flags: {fail-closed: {mode: never}}`:                         "at '/flags/fail-closed': got object, want null or string",
-		`flag: {pod-interface: cni0}`:                                 "flag is unknown: did you mean flags?",
-		`image: {tagg: v1}`:                                           "image.tagg is unknown: did you mean image.tag?",
-		`flags: {metrics-addr: "6781"}`:                               `flags.metrics-addr: "6781" is no address and port`,
-		`flags: {metrics-addr: "::1:6781"}`:                           `flags.metrics-addr: "::1:6781" is no address and port`,
-		`flags: {metrics-addr: ":0"}`:                                 `flags.metrics-addr: ":0" has no port from 1 to 65535`,
-		`flags: {metrics-addr: ":70000"}`:                             `flags.metrics-addr: ":70000" has no port from 1 to 65535`,
-		`{podMonitor: true, flags: {metrics-addr: ""}}`:               "podMonitor: Prometheus does not reach",
-		`{podMonitor: true, flags: {metrics-addr: "127.0.0.1:6781"}}`: "podMonitor: Prometheus does not reach",
-		`{podMonitor: true, flags: {metrics-addr: "[::1]:6781"}}`:     "podMonitor: Prometheus does not reach",
-		`{prometheusRule: true, flags: {metrics-addr: ""}}`:           "prometheusRule: without flags.metrics-addr there are no metrics",
-		`{cluster: eu}`:                                               "cluster is a label that the PodMonitor gives: set podMonitor",
-		`{podMonitor: true, runbooks: "https://HOST"}`:                "runbooks is for the alerts: set prometheusRule",
-		`{monitorLabels: {a: b}}`:                                     "monitorLabels are those of a PodMonitor or PrometheusRule",
-		`{readers: {namespace: [a]}}`:                                 "readers.namespace is unknown: did you mean readers.namespaces?",
-		`{readers: {namespaces: ["a: b"]}}`:                           "does not match pattern",
-		`{readers: null}`:                                             "missing property 'readers'",
-		`relay: {enable: true}`:                                       "relay.enable is unknown: did you mean relay.enabled?",
-		`{podmonitor: true}`:                                          "podmonitor is unknown: did you mean podMonitor?",
+		`flags: {pod-interfac: cni0}`:                                            "flags.pod-interfac is unknown: did you mean flags.pod-interface?",
+		`flags: {podInterface: cni0}`:                                            "flags.podInterface is unknown: did you mean flags.pod-interface?",
+		`flags: {pod_cidr: 10.0.0.0/8}`:                                          "flags.pod_cidr is unknown: did you mean flags.pod-cidr?",
+		`flags: {frobnicate: true}`:                                              "flags.frobnicate is unknown",
+		`flags: {node-name: a}`:                                                  "flags.node-name is for the chart to set",
+		`flags: {fail-closed: {mode: never}}`:                                    "at '/flags/fail-closed': got object, want null or string",
+		`flag: {pod-interface: cni0}`:                                            "flag is unknown: did you mean flags?",
+		`image: {tagg: v1}`:                                                      "image.tagg is unknown: did you mean image.tag?",
+		`flags: {metrics-addr: "6781"}`:                                          `flags.metrics-addr: "6781" is no address and port`,
+		`flags: {metrics-addr: "::1:6781"}`:                                      `flags.metrics-addr: "::1:6781" is no address and port`,
+		`flags: {metrics-addr: ":0"}`:                                            `flags.metrics-addr: ":0" has no port from 1 to 65535`,
+		`flags: {metrics-addr: ":70000"}`:                                        `flags.metrics-addr: ":70000" has no port from 1 to 65535`,
+		`{podMonitor: {enabled: true}, flags: {metrics-addr: ""}}`:               "podMonitor: Prometheus does not reach",
+		`{podMonitor: {enabled: true}, flags: {metrics-addr: "127.0.0.1:6781"}}`: "podMonitor: Prometheus does not reach",
+		`{podMonitor: {enabled: true}, flags: {metrics-addr: "[::1]:6781"}}`:     "podMonitor: Prometheus does not reach",
+		`{prometheusRule: {enabled: true}, flags: {metrics-addr: ""}}`:           "prometheusRule: without flags.metrics-addr there are no metrics",
+		`{cluster: eu}`:                                                          "cluster is a label that the PodMonitor gives: set podMonitor.enabled",
+		`{podMonitor: {enabled: true}, runbooks: "https://HOST"}`:                "runbooks is for the alerts: set prometheusRule.enabled",
+		`{monitorLabels: {a: b}}`:                                                "monitorLabels are those of a PodMonitor or PrometheusRule",
+		`{readers: {namespace: [a]}}`:                                            "readers.namespace is unknown: did you mean readers.namespaces?",
+		`{readers: {namespaces: ["a: b"]}}`:                                      "does not match pattern",
+		`{readers: null}`:                                                        "missing property 'readers'",
+		`relay: {enable: true}`:                                                  "relay.enable is unknown: did you mean relay.enabled?",
+		`{podmonitor: true}`:                                                     "podmonitor is unknown: did you mean podMonitor?",
 	} {
 		if text, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v\n%s", values, err, text)

@@ -71,8 +71,8 @@ func TestSchemaAccepts(t *testing.T) {
 		`{image: {tag: v1, pullPolicy: Always}, imagePullSecrets: [{name: a}], resources: {limits: {cpu: 1}}, maxUnavailable: 3}`,
 		`{nodeSelector: {a: b, kubernetes.io/os: null}, tolerations: [{key: a, effect: NoSchedule}], priorityClassName: ""}`,
 		`{nodeSelector: null, tolerations: null, imagePullSecrets: null, resources: null, maxUnavailable: 10%, global: {a: 1}}`,
-		`{affinity: {nodeAffinity: {}}, podAnnotations: {a: b}, podLabels: null, serviceAccountAnnotations: {}, dashboard: true, dashboardLabels: {a: b}}`,
-		`{podMonitor: true, prometheusRule: true, monitorLabels: {release: prom}, cluster: eu-1, checkNodes: [a], runbooks: "https://HOST/PATH/"}`,
+		`{affinity: {nodeAffinity: {}}, podAnnotations: {a: b}, podLabels: null, serviceAccountAnnotations: {}, dashboard: {enabled: true, labels: {a: b}}}`,
+		`{podMonitor: {enabled: true}, prometheusRule: {enabled: true}, monitorLabels: {release: prom}, cluster: eu-1, checkNodes: [a], runbooks: "https://HOST/PATH/"}`,
 	}
 	for name, value := range flagDefaults(t) {
 		text, err := json.Marshal(map[string]any{"flags": map[string]any{name: value}})
@@ -92,38 +92,38 @@ func TestSchemaAccepts(t *testing.T) {
 
 func TestSchemaRefusesOtherTypes(t *testing.T) {
 	for values, want := range map[string]string{
-		`image: {tag: 1.10}`:              "'/image/tag': got number, want null or string",
-		`image: weave-npc:v1`:             "'/image': got string, want object",
-		`image: {pullPolicy: always}`:     "'/image/pullPolicy': value must be one of",
-		`image: {repository: ""}`:         "'/image/repository': minLength",
-		`imagePullSecrets: [registry]`:    "'/imagePullSecrets/0': got string, want object",
-		`imagePullSecrets: [{nam: a}]`:    "'/imagePullSecrets/0': missing property 'name'",
-		`flags: null`:                     "missing property 'flags'",
-		`flags: {staged: off}`:            "'/flags/staged': got boolean",
-		`flags: {fail-closed: shut}`:      "'/flags/fail-closed': value must be one of",
-		`flags: {allow-mcast: "no"}`:      "'/flags/allow-mcast': value must be one of",
-		`flags: {max-list-size: many}`:    "'/flags/max-list-size': 'many' does not match",
-		`flags: {nflog-group: 1.5}`:       "'/flags/nflog-group': got number",
-		`flags: {max-sets: 4000}`:         "'/flags/max-sets': got number",
-		`flags: {max-sets: [pod=1]}`:      "'/flags/max-sets/0': 'pod=1' does not match",
-		`flags: {pod-cidr: {a: b}}`:       "'/flags/pod-cidr': got object",
-		`flags: {counted-ports: [http]}`:  "'/flags/counted-ports/0': got string, want integer",
-		`flags: {counted-ports: [70000]}`: "'/flags/counted-ports/0': maximum",
-		`flags: {metrics-addr: 6781}`:     "'/flags/metrics-addr': got number, want null or string",
-		`nodeSelector: {a: true}`:         "'/nodeSelector/a': got boolean",
-		`tolerations: {operator: Exists}`: "'/tolerations': got object, want array",
-		`maxUnavailable: 0`:               "'/maxUnavailable': minimum",
-		`maxUnavailable: most`:            "'/maxUnavailable': 'most' does not match",
-		`podMonitor: "true"`:              "'/podMonitor': got string, want boolean",
-		`{podMonitor: true, cluster: 1}`:  "'/cluster': got number, want string",
-		`runbooks: here`:                  "'/runbooks': 'here' does not match",
-		`{monitorLabels: [release]}`:      "'/monitorLabels': got array, want object",
-		`priorityClassName: [a]`:          "'/priorityClassName': got array, want string",
-		`resources: {limits: 1Gi}`:        "'/resources/limits': got string, want object",
-		`prometheusRule: 1`:               "'/prometheusRule': got number, want boolean",
-		`podLabels: {a: 1}`:               "'/podLabels/a': got number",
-		`checkNodes: a`:                   "'/checkNodes': got string, want array",
-		`affinity: [a]`:                   "'/affinity': got array, want object",
+		`image: {tag: 1.10}`:                        "'/image/tag': got number, want null or string",
+		`image: weave-npc:v1`:                       "'/image': got string, want object",
+		`image: {pullPolicy: always}`:               "'/image/pullPolicy': value must be one of",
+		`image: {repository: ""}`:                   "'/image/repository': minLength",
+		`imagePullSecrets: [registry]`:              "'/imagePullSecrets/0': got string, want object",
+		`imagePullSecrets: [{nam: a}]`:              "'/imagePullSecrets/0': missing property 'name'",
+		`flags: null`:                               "missing property 'flags'",
+		`flags: {staged: off}`:                      "'/flags/staged': got boolean",
+		`flags: {fail-closed: shut}`:                "'/flags/fail-closed': value must be one of",
+		`flags: {allow-mcast: "no"}`:                "'/flags/allow-mcast': value must be one of",
+		`flags: {max-list-size: many}`:              "'/flags/max-list-size': 'many' does not match",
+		`flags: {nflog-group: 1.5}`:                 "'/flags/nflog-group': got number",
+		`flags: {max-sets: 4000}`:                   "'/flags/max-sets': got number",
+		`flags: {max-sets: [pod=1]}`:                "'/flags/max-sets/0': 'pod=1' does not match",
+		`flags: {pod-cidr: {a: b}}`:                 "'/flags/pod-cidr': got object",
+		`flags: {counted-ports: [http]}`:            "'/flags/counted-ports/0': got string, want integer",
+		`flags: {counted-ports: [70000]}`:           "'/flags/counted-ports/0': maximum",
+		`flags: {metrics-addr: 6781}`:               "'/flags/metrics-addr': got number, want null or string",
+		`nodeSelector: {a: true}`:                   "'/nodeSelector/a': got boolean",
+		`tolerations: {operator: Exists}`:           "'/tolerations': got object, want array",
+		`maxUnavailable: 0`:                         "'/maxUnavailable': minimum",
+		`maxUnavailable: most`:                      "'/maxUnavailable': 'most' does not match",
+		`podMonitor: "true"`:                        "'/podMonitor': got string, want object",
+		`{podMonitor: {enabled: true}, cluster: 1}`: "'/cluster': got number, want string",
+		`runbooks: here`:                            "'/runbooks': 'here' does not match",
+		`{monitorLabels: [release]}`:                "'/monitorLabels': got array, want object",
+		`priorityClassName: [a]`:                    "'/priorityClassName': got array, want string",
+		`resources: {limits: 1Gi}`:                  "'/resources/limits': got string, want object",
+		`prometheusRule: {enabled: 1}`:              "'/prometheusRule/enabled': got number, want boolean",
+		`podLabels: {a: 1}`:                         "'/podLabels/a': got number",
+		`checkNodes: a`:                             "'/checkNodes': got string, want array",
+		`affinity: [a]`:                             "'/affinity': got array, want object",
 	} {
 		if text, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v\n%s", values, err, text)
@@ -151,7 +151,7 @@ func TestChartHasTheAlerts(t *testing.T) {
 	if _, there := charted(t, "")["PrometheusRule weave-npc"]; there {
 		t.Error("there is a PrometheusRule although the values do not ask for it")
 	}
-	all := charted(t, `{prometheusRule: true, podMonitor: true, monitorLabels: {release: prom}, cluster: eu, runbooks: "https://HOST/PATH/",
+	all := charted(t, `{prometheusRule: {enabled: true}, podMonitor: {enabled: true}, monitorLabels: {release: prom}, cluster: eu, runbooks: "https://HOST/PATH/",
 		relay: {enabled: true}}`)
 	var got prometheusRule
 	if err := yaml.Unmarshal([]byte(all["PrometheusRule weave-npc"]), &got); err != nil {
@@ -193,7 +193,7 @@ func TestChartHasTheDashboard(t *testing.T) {
 	if _, there := charted(t, "")[name]; there {
 		t.Error("there is a dashboard although the values do not ask for it")
 	}
-	got := decode[corev1.ConfigMap](t, charted(t, `{dashboard: true, dashboardLabels: {team: a}}`), name)
+	got := decode[corev1.ConfigMap](t, charted(t, `{dashboard: {enabled: true, labels: {team: a}}}`), name)
 	want, err := os.ReadFile(prod + "/dashboard.json")
 	if err != nil {
 		t.Fatal(err)

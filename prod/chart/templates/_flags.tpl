@@ -95,7 +95,7 @@ seccompProfile:
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
   {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
-      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "checkNodes" "dashboard" "dashboardLabels"
+      "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "checkNodes" "dashboard"
       "readers" "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" "relay" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
   {{- include "weave-npc.check" (dict "in" "image." "map" .Values.image "known" (list "repository" "tag" "pullPolicy")) -}}
@@ -106,22 +106,22 @@ seccompProfile:
     {{- fail "flags.node-name is for the chart to set, from spec.nodeName: each node has its own" -}}
   {{- end -}}
   {{- include "weave-npc.check" (dict "in" "flags." "map" .Values.flags "known" (include "weave-npc.known" . | splitList "\n" | join " " | splitList " ")) -}}
-  {{- if .Values.podMonitor -}}
+  {{- if .Values.podMonitor.enabled -}}
     {{- $host := include "weave-npc.host" . -}}
     {{- if or (not (include "weave-npc.port" .)) (hasPrefix "127." $host) (eq $host "::1") (eq $host "localhost") -}}
       {{- fail (printf "podMonitor: Prometheus does not reach flags.metrics-addr %q: give an address of the node, such as :6781" (get .Values.flags "metrics-addr")) -}}
     {{- end -}}
   {{- end -}}
-  {{- if and .Values.prometheusRule (not (include "weave-npc.port" .)) -}}
+  {{- if and .Values.prometheusRule.enabled (not (include "weave-npc.port" .)) -}}
     {{- fail "prometheusRule: without flags.metrics-addr there are no metrics to watch" -}}
   {{- end -}}
-  {{- if and .Values.cluster (not .Values.podMonitor) -}}
-    {{- fail "cluster is a label that the PodMonitor gives: set podMonitor, or give the label where you scrape" -}}
+  {{- if and .Values.cluster (not .Values.podMonitor.enabled) -}}
+    {{- fail "cluster is a label that the PodMonitor gives: set podMonitor.enabled, or give the label where you scrape" -}}
   {{- end -}}
-  {{- if and .Values.runbooks (not .Values.prometheusRule) -}}
-    {{- fail "runbooks is for the alerts: set prometheusRule" -}}
+  {{- if and .Values.runbooks (not .Values.prometheusRule.enabled) -}}
+    {{- fail "runbooks is for the alerts: set prometheusRule.enabled" -}}
   {{- end -}}
-  {{- if and .Values.monitorLabels (not (or .Values.podMonitor .Values.prometheusRule)) -}}
-    {{- fail "monitorLabels are those of a PodMonitor or PrometheusRule: set podMonitor or prometheusRule" -}}
+  {{- if and .Values.monitorLabels (not (or .Values.podMonitor.enabled .Values.prometheusRule.enabled)) -}}
+    {{- fail "monitorLabels are those of a PodMonitor or PrometheusRule: set podMonitor.enabled or prometheusRule.enabled" -}}
   {{- end -}}
 {{- end }}
