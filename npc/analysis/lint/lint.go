@@ -1,6 +1,6 @@
 // Package lint finds what is probably wrong with policies.
 //
-//	for _, f := range lint.Run(objects, view) {
+//	for _, f := range lint.Run(objects, view, network) {
 //		// shop.yaml 12 warning selects no pod; did you mean app=web? selects-nothing
 //		fmt.Println(f.File, f.Line, f.Level, f.Message, f.Rule)
 //	}
@@ -9,7 +9,8 @@
 //	linter                              holds objects and findings; Run calls the checks in order
 //	policy, peer, port                  checks of one NetworkPolicy; clusterpolicy, domainname of the others
 //	dns                                 which pods may ask DNS servers
-//	cover                               what another policy or rule makes superfluous, by within and constraint
+//	service                             which Services policies close to clients outside
+//	cover                               what another policy or rule makes superfluous, by within
 //	typo                                names that are nearly those of something else
 //	pods                                the pods that policies are about, in groups
 //
@@ -36,8 +37,9 @@ import (
 // ignoreAnnotation has the IDs of rules, divided by commas, that are not applied to the policy that has the annotation.
 const ignoreAnnotation = "weave-npc/ignore"
 
-// Run returns the findings about objects, in the order of their files and lines. The view must be of the same objects.
-func Run(o snapshot.Objects, view *cluster.View) []Finding {
+// Run returns the findings about objects, in the order of their files and lines. The view must be of the same objects,
+// and the network of the same cluster.
+func Run(o snapshot.Objects, view *cluster.View, n snapshot.Network) []Finding {
 	l := &linter{Objects: o, pods: newPods(o, view), ignored: map[subject]map[string]bool{}, missing: map[string]bool{}}
 	for _, u := range o.Unused {
 		l.found = append(l.found, Finding{Rule: kindNotEnforced.ID, Level: kindNotEnforced.Level, Message: u.Message(),
@@ -56,6 +58,7 @@ func Run(o snapshot.Objects, view *cluster.View) []Finding {
 	}
 	l.checkCovered()
 	l.checkClusterPolicies()
+	checkServices(l, n)
 	slices.SortStableFunc(l.found, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
 			strings.Compare(a.Namespace, b.Namespace),

@@ -240,7 +240,7 @@ func TestReferenceModelAgreesThatItIsSuperfluous(t *testing.T) {
 		w := randomHarness(t, r)
 		c := cluster.New()
 		w.Deliver(c)
-		found := lint.Run(w.Objects, c.View())
+		found := lint.Run(w.Objects, c.View(), snapshot.Network{})
 		everybody := slices.Concat(w.Pods, w.toCome)
 		for _, kind := range []struct {
 			pods  []*corev1.Pod

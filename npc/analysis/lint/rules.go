@@ -24,7 +24,7 @@ type RuleInfo struct {
 func Rules() []RuleInfo {
 	return []RuleInfo{kindNotEnforced, invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
 		emptyList, allowsAll, rulesIgnored,
-		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, portName, portNotOffered, exceptAll, exceptTwice,
+		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, serviceClosed, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
 		ruleUnreachable, samePriority, passInBaseline, nameOfService, wildcardPublic, ignoreUnknown}
 }
@@ -68,6 +68,10 @@ var (
 			"Allow udp/53 and tcp/53 to the DNS server. NetworkPolicies never deny one on the node itself."}
 	egressDNSOverTCP = RuleInfo{"egress-dns-udp-only", Note, "Pods may ask DNS servers by UDP and not by TCP.",
 		"Long answers are asked for again by TCP. Allow tcp/53 too."}
+	serviceClosed = RuleInfo{"service-closed", Warning,
+		"Policies let no address outside reach a Service that is for clients outside.",
+		"Packets from a load balancer have the client's address or a node's, which selectors of pods do not match. " +
+			"Allow the port without from, or from an ipBlock."}
 	portName = RuleInfo{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
 		"It matches nothing. The name is looked up on the pods that receive: " +
 			"those selected for ingress, the peers for egress, with the protocol."}

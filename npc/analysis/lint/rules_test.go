@@ -24,7 +24,11 @@ func lintText(t *testing.T, text string) []lint.Finding {
 	}
 	c := cluster.New()
 	o.Deliver(c)
-	return lint.Run(o, c.View())
+	n, err := m.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lint.Run(o, c.View(), n)
 }
 
 // objects are those of testdata and policies, each as "NAMESPACE/NAME SPEC", or "NAME SPEC" for a ClusterNetworkPolicy.
@@ -292,8 +296,33 @@ func TestOddClusters(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if found := lint.Run(snapshot.Objects{}, cluster.New().View()); len(found) > 0 {
+	if found := lint.Run(snapshot.Objects{}, cluster.New().View(), snapshot.Network{}); len(found) > 0 {
 		t.Errorf("nothing: %+v", found)
+	}
+}
+
+// TestServices are for clients outside, behind pods that policies isolate.
+func TestServices(t *testing.T) {
+	const closed = "warning no rule lets addresses outside reach tcp/5432 of pod shop/db, which is behind LoadBalancer shop/db"
+	for name, c := range map[string]struct{ service, policy, want string }{
+		"pods alone":          {"type: LoadBalancer", "ingress: [{from: [{podSelector: {}}]}]", closed},
+		"nothing":             {"type: LoadBalancer", "", closed},
+		"another port":        {"type: LoadBalancer", "ingress: [{ports: [{port: 80}]}]", closed},
+		"a NodePort":          {"type: NodePort", "", strings.Replace(closed, "LoadBalancer", "NodePort", 1)},
+		"for the cluster":     {"type: ClusterIP", "", ""},
+		"its port":            {"type: LoadBalancer", "ingress: [{ports: [{port: 5432}]}]", ""},
+		"its port's name":     {"type: LoadBalancer", "ingress: [{ports: [{port: postgres}]}]", ""},
+		"a block":             {"type: LoadBalancer", "ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]", ""},
+		"egress is isolated":  {"type: LoadBalancer", "policyTypes: [Egress]", ""},
+		"endpoints elsewhere": {"type: LoadBalancer, selector: null", "", ""},
+	} {
+		policy := strings.TrimSuffix("shop/p {podSelector: {matchLabels: {app: db}}, "+c.policy, ", ") + "}"
+		text := objects(t, policy) + "---\napiVersion: v1\nkind: Service\nmetadata: {name: db, namespace: shop}\nspec: {" + c.service +
+			", ports: [{port: 5432}]"
+		if !strings.Contains(c.service, "selector") {
+			text += ", selector: {app: db}"
+		}
+		t.Run(name, func(t *testing.T) { expect(t, lintText(t, text+"}\n"), "service-closed", c.want) })
 	}
 }
 

@@ -66,7 +66,7 @@ func TestBigClusters(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			start := time.Now()
-			found := lint.Run(o, v)
+			found := lint.Run(o, v, snapshot.Network{})
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			allocated := (after.TotalAlloc - before.TotalAlloc) >> 20

@@ -104,7 +104,7 @@ func (o *options) run(ctx context.Context, args []string, out, stderr io.Writer)
 		input.NoteWorkloads(stderr, snapshot.Objects{Notes: all.Notes})
 	}
 	input.NoteClusterPolicies(stderr, all)
-	report, manifests, err := o.find(all, files, stderr)
+	report, manifests, err := o.find(ctx, all, files, stderr)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (o *options) read(args []string, stderr io.Writer) (files []expectation.Fil
 }
 
 // find checks expectations, and looks for what is wrong.
-func (o *options) find(all snapshot.Objects, files []expectation.File, stderr io.Writer,
+func (o *options) find(ctx context.Context, all snapshot.Objects, files []expectation.File, stderr io.Writer,
 ) (r *findings.Report, manifests string, err error) {
 	v := o.Cluster(all).View()
 	r = &findings.Report{Version: cli.Version(), Suite: onlyExpectations}
@@ -197,8 +197,15 @@ func (o *options) find(all snapshot.Objects, files []expectation.File, stderr io
 		manifests = t.manifests
 	}
 	if o.only != onlyExpectations {
+		n, err := o.Network(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, what := range n.Unreadable {
+			note(stderr, "which Services policies close is not checked: %s", spelling.Escape(what))
+		}
 		r.Rules = append(r.Rules, lintRules()...)
-		r.Findings = lintFindings(all, v)
+		r.Findings = lintFindings(all, v, n)
 	}
 	return r, manifests, nil
 }

@@ -21,9 +21,9 @@ func lintRules() []findings.RuleInfo {
 }
 
 // lintFindings returns the findings of the linter. The view must be of the same objects.
-func lintFindings(o snapshot.Objects, view *cluster.View) []findings.Finding {
+func lintFindings(o snapshot.Objects, view *cluster.View, n snapshot.Network) []findings.Finding {
 	var out []findings.Finding
-	for _, f := range lint.Run(o, view) {
+	for _, f := range lint.Run(o, view, n) {
 		out = append(out, findings.Finding{Rule: f.Rule, Level: level(f.Level), Message: f.Message, Detail: f.Detail,
 			Object: findings.Object{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name}, File: f.File, Line: f.Line})
 	}

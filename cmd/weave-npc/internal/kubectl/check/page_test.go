@@ -93,8 +93,12 @@ func run(t *testing.T, files map[string]string) (string, []findings.Finding) {
 	}
 	c := cluster.New()
 	o.Deliver(c)
+	n, err := m.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
-	r := findings.Report{Rules: lintRules(), Findings: lintFindings(o, c.View())}
+	r := findings.Report{Rules: lintRules(), Findings: lintFindings(o, c.View(), n)}
 	if err := r.Write(&b, findings.Options{Format: "text"}); err != nil {
 		t.Fatal(err)
 	}
