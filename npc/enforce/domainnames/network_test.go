@@ -628,6 +628,33 @@ func TestS109_ARefusedAnswerIsAskedAgain(t *testing.T) {
 	}
 }
 
+// TestS109_OthersPassWhileAnAnswerWaits for its set, and it does not pass with them.
+func TestS109_OthersPassWhileAnAnswerWaits(t *testing.T) {
+	w := newWire(t, lab.NFT)
+	l, _ := w.start()
+	w.iptables(npc.IPv4, "-F", "FORWARD")
+	w.rule(npc.IPv4, "-p", "udp", "--sport", "53", "-j", "NFQUEUE", "--queue-num", strconv.Itoa(number))
+	w.apply(ipset.Op{Kind: ipset.Destroy, Set: w.list().Sets[npc.IPv4]})
+	waits, other := w.dial("udp", npc.IPv4), w.dial("udp", npc.IPv4)
+	if _, err := waits.Write(query(npc.IPv4, "n1.d")); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "waiting for its set", func() bool { return l.snapshot().Late == 1 })
+	for n := range 5 {
+		if err := ask(other, npc.IPv6, fmt.Sprintf("n%d.d", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = waits.SetReadDeadline(time.Now().Add(retryFor / 4))
+	if n, err := waits.Read(make([]byte, 512)); err == nil {
+		t.Errorf("%d bytes came before their set", n)
+	}
+	w.apply(ipset.Op{Kind: ipset.Create, Set: w.list().Sets[npc.IPv4]})
+	if err := ask(waits, npc.IPv4, "n1.d"); err != nil || w.members()[addrOf(npc.IPv4, 1)] != "n1.d" {
+		t.Errorf("%v, members %v", err, w.members())
+	}
+}
+
 // TestS108_ExpiryDeletes on time, although the kernel would wait.
 func TestS108_ExpiryDeletes(t *testing.T) {
 	w := newWire(t, lab.NFT)

@@ -72,6 +72,8 @@ type Queue struct {
 	Conn syscall.RawConn
 	seq  uint32
 	in   []byte
+	// undecided is how many packets wait for Decide.
+	undecided int
 	// Bound is set once the kernel has given the queue, and Refused is why it is not; nil while the kernel has not answered.
 	Bound   bool
 	Refused error
@@ -321,6 +323,7 @@ func (q *Queue) packet(b []byte, handle func(id uint32, packet []byte)) {
 		payload = nil
 	}
 	if known {
+		q.undecided++
 		handle(id, payload)
 	}
 }
@@ -338,7 +341,7 @@ func (q *Queue) Decide(decisions []Decision) error {
 	if len(decisions) == 0 {
 		return nil
 	}
-	plain := true
+	plain := len(decisions) == q.undecided
 	for _, d := range decisions {
 		plain = plain && !d.Drop && d.Replace == nil
 	}
@@ -350,7 +353,11 @@ func (q *Queue) Decide(decisions []Decision) error {
 			b = q.verdict(b, msgVerdict, d)
 		}
 	}
-	return errors.Wrap(q.send(b), "sending verdicts")
+	if err := q.send(b); err != nil {
+		return errors.Wrap(err, "sending verdicts")
+	}
+	q.undecided -= len(decisions)
+	return nil
 }
 
 func (q *Queue) verdict(b []byte, kind uint16, d Decision) []byte {
