@@ -35,6 +35,8 @@ type evaluated struct {
 	facts   []fact
 	// malformed is set if no pod can read the packet either.
 	malformed bool
+	// stream is set if it has bytes of a TCP stream.
+	stream bool
 }
 
 // read waits for packets and gives them their verdicts once their addresses are in the sets. What the controller sets
@@ -90,6 +92,7 @@ func (l *Learner) evaluate(raw []byte, now time.Time) (e evaluated) {
 	} else if e.verdict = l.streams.take(p, now, take); e.verdict == reset {
 		e.reset, e.found = p.reset(), nil
 	}
+	e.stream = p.proto == unix.IPPROTO_TCP && len(p.payload) > 0
 	return e
 }
 
@@ -156,12 +159,22 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		}
 	}
 	var counts Counts
+	// behind has the streams of which a segment waits, or was dropped: then it is false. What follows it may be the same
+	// segment, sent again, whose facts were found once.
+	behind := map[flow]bool{}
 	for i := range batch {
 		e := &batch[i]
+		waits, isBehind := behind[e.flow]
 		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool {
 			return refused[element{f.list, f.addr}] && !l.formers.has(f)
 		})
-		if isRefused && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred {
+		isBehind = isBehind && e.stream && e.verdict == accept
+		isRefused = isRefused || isBehind
+		waits = isRefused && (waits || !isBehind) && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred
+		if isRefused && e.stream {
+			behind[e.flow] = waits
+		}
+		if waits {
 			if e.since.Equal(now) {
 				counts.Late++
 			}

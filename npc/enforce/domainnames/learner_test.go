@@ -389,6 +389,64 @@ func TestS109_RefusedStreamsAreReset(t *testing.T) {
 	d.wants("a new stream", "one4", "10.9.0.1 a.x 690")
 }
 
+// TestS109_SegmentsWaitForTheirSet, also when they are sent again or follow one that waits: together they reach the pod
+// or the stream is reset.
+func TestS109_SegmentsWaitForTheirSet(t *testing.T) {
+	from, to := ends()[0][0], ends()[0][1]
+	message := prefixed(answer(t, "a.x", "a.x A 10.9.0.1 30"))
+	first := segment{from, to, 9, flagSYN | flagACK, nil}.bytes(t)
+	data := segment{from, to, 10, flagACK, message}.bytes(t)
+	part := segment{from, to, 15, flagACK, message[5:]}.bytes(t)
+	next := segment{from, to, 10 + uint32(len(message)), flagACK, prefixed(answer(t, "c.x", "c.x A 10.9.0.2 30"))}.bytes(t)
+	overlap := segment{from, to, 10, flagACK, append(bytes.Clone(message), "\x00\x01x"...)}.bytes(t)
+	for _, c := range []struct {
+		what  string
+		later []byte
+	}{{"again", data}, {"a part again", part}, {"the next", next}, {"again with more", overlap}} {
+		for _, comes := range []bool{true, false} {
+			d := newDesk(t)
+			d.retryFor = retryFor
+			set := d.sets.sets["one4"]
+			d.update(d.now)
+			d.sets.sets["one4"] = nil
+			decided := func(raw ...[]byte) (accepted, others int) {
+				d.update(d.now)
+				batch := d.deferred
+				d.deferred = nil
+				for _, r := range raw {
+					batch = append(batch, d.evaluate(r, d.now))
+				}
+				for _, v := range d.learn(batch, d.now) {
+					if v.Drop || v.Replace != nil {
+						others++
+					} else {
+						accepted++
+					}
+				}
+				return accepted, others
+			}
+			if accepted, others := decided(first, data); accepted != 1 || others != 0 {
+				t.Errorf("%s: at first %d accepted, %d not", c.what, accepted, others)
+			}
+			d.now = d.now.Add(retryFor / 2)
+			if accepted, others := decided(c.later); accepted+others != 0 {
+				t.Errorf("%s: before the set is there %d accepted, %d not", c.what, accepted, others)
+			}
+			d.now = d.now.Add(retryFor / 2)
+			if comes {
+				d.sets.sets["one4"] = set
+			}
+			accepted, others := decided()
+			if comes && (accepted != 2 || others != 0) || !comes && (accepted != 0 || others != 2) {
+				t.Errorf("%s: after it, %t, %d accepted, %d not", c.what, comes, accepted, others)
+			}
+			if !comes && d.batch(data) != "reset" {
+				t.Errorf("%s: a stream without its answer goes on", c.what)
+			}
+		}
+	}
+}
+
 func TestS108_NothingIsShortened(t *testing.T) {
 	d := newDesk(t)
 	pod := ends()[0][1]
