@@ -115,6 +115,11 @@ func (l *Learner) facts(r reply, resolver netip.Addr, now time.Time) (out []fact
 			}
 		}
 	}
+	if len(out) > 0 && r.surplus > 0 {
+		l.mu.Lock()
+		l.memory.evicted += uint64(r.surplus)
+		l.mu.Unlock()
+	}
 	return out
 }
 

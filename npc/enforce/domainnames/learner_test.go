@@ -243,7 +243,7 @@ func TestS109_AnswersWaitForTheirPod(t *testing.T) {
 	}
 	for n := range 500 {
 		pod := netip.AddrFrom4([4]byte{10, 2, byte(n >> 8), byte(n)})
-		d.take(netip.AddrPortFrom(pod, 1), many(t, "a.x", n, 300))
+		d.take(netip.AddrPortFrom(pod, 1), many(t, "a.x", n, 300), many(t, "b.x", n, 300), many(t, "k.d", n, 300))
 		if waits := len(d.waiting.byAddr[pod]); waits != maxWaiting {
 			t.Fatalf("%d facts of one pod wait", waits)
 		}
@@ -541,6 +541,41 @@ func TestS113_EverythingIsBounded(t *testing.T) {
 	d.pass(3 * time.Minute)
 	if len(d.sets.sets["one4"])+len(d.memory.expiry)+len(d.index.lists["one"].names)+len(d.index.lists["one"].addrs) > 0 {
 		t.Errorf("after all is over the set has %d", len(d.sets.sets["one4"]))
+	}
+}
+
+// TestS113_AnAnswerIsBounded: what one answer says about a name is as much as a name may have, so that large answers delay
+// no others.
+func TestS113_AnAnswerIsBounded(t *testing.T) {
+	var chain, same []string
+	for n := range 500 {
+		chain = append(chain, fmt.Sprintf("n%d.cluster.local CNAME n%d.cluster.local 30", n, n+1),
+			fmt.Sprintf("n%d.cluster.local A 10.9.%d.%d 30", n, n>>8, n&0xff))
+		same = append(same, "a.x A 10.9.0.1 30")
+	}
+	for _, c := range []struct {
+		what                    string
+		message                 []byte
+		facts, members, evicted int
+	}{
+		{"one name", many(t, "a.x", 1, 511), maxAddresses, maxAddresses, 511 - maxAddresses},
+		{"one address", answer(t, "a.x", same...), 1, 1, 0},
+		{"names of the cluster's domain", answer(t, "n0.cluster.local", chain...), maxNamesCounted*maxAddresses -
+			maxNamesCounted*(maxNamesCounted-1)/2, maxAddresses, 500 - maxAddresses},
+	} {
+		d := newDesk(t)
+		lists := twoLists()
+		lists[0].Names = []string{"*.cluster.local", "a.x"}
+		d.Follow(lists)
+		d.update(d.now)
+		e := d.evaluate(udp(t, ends()[0][0], ends()[0][1], c.message), d.now)
+		if got := len(e.found); got != c.facts {
+			t.Errorf("%s: %d facts", c.what, got)
+		}
+		d.learn([]evaluated{e}, d.now)
+		if got := len(d.sets.sets["one4"]); got != c.members || int(d.snapshot().Evicted) != c.evicted {
+			t.Errorf("%s: the set has %d, %d were evicted", c.what, got, d.snapshot().Evicted)
+		}
 	}
 }
 

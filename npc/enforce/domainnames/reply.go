@@ -2,6 +2,7 @@ package domainnames
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,13 +15,16 @@ const (
 	longestTTL = time.Hour
 	// longestName is what fits into the comment of a set's element, and longer than any name that can be looked up.
 	longestName = 253
+	// maxNamesCounted is how many names of a chain addresses count for: more than resolvers follow.
+	maxNamesCounted = 16
 )
 
 // reply is what the answer to one question says.
 type reply struct {
 	// chain has the question's name, the name that it is an alias of, and so on.
-	chain []string
-	found []found
+	chain   []string
+	found   []found
+	surplus int // addresses that are left out
 }
 
 // found is an address in a reply.
@@ -143,7 +147,7 @@ func follow(name string, records map[string][]record) reply {
 				next = r
 			}
 			for _, a := range r.addrs {
-				out.found = append(out.found, found{a, min(ttl, r.ttl), len(out.chain)})
+				out.add(found{a, min(ttl, r.ttl), len(out.chain)})
 			}
 		}
 		out.chain = append(out.chain, name)
@@ -155,12 +159,25 @@ func follow(name string, records map[string][]record) reply {
 	return out
 }
 
+// add takes an address once for each name that has it, and no more than are held of a name.
+func (r *reply) add(f found) {
+	i := slices.IndexFunc(r.found, func(o found) bool { return o.addr == f.addr && o.link == f.link })
+	switch {
+	case i >= 0:
+		r.found[i].ttl = max(r.found[i].ttl, f.ttl)
+	case len(r.found) < maxAddresses:
+		r.found = append(r.found, f)
+	default:
+		r.surplus++
+	}
+}
+
 // names returns the names that the addresses count for: the question's and, as long as names lie in the cluster's own
 // domain, the next one. There CoreDNS (autopath) answers the first name of a search list with an alias of the last;
 // elsewhere whoever owns a name could make it an alias of a listed one.
 func (r reply) names(domain string) []string {
 	for i, name := range r.chain {
-		if !isBelow(name, domain) {
+		if !isBelow(name, domain) || i == maxNamesCounted-1 {
 			return r.chain[:i+1]
 		}
 	}
