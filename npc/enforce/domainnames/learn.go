@@ -219,15 +219,22 @@ func (l *Learner) add(facts []fact, now time.Time) (refused map[element]bool, wh
 	latest, comments := l.latest(facts)
 	add := newOperations(ipset.Add)
 	for e, until := range latest {
+		if f := npc.FamilyOf(e.addr); e.list.missing[f] {
+			refused[e], why = true, errors.Errorf("there is no set %s yet", e.list.Sets[f].Name)
+			continue
+		}
 		add.put(e.list.Sets, e, ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)})
 	}
 	err := l.sets.Apply(add.ops)
+	if err != nil {
+		why = err
+	}
 	for _, failed := range failures(err, add.ops) {
 		for _, el := range failed.Elements {
 			refused[element{add.lists[failed.Index], el.Prefix.Addr()}] = true
 		}
 	}
-	return refused, err
+	return refused, why
 }
 
 // operations are one operation for each set, of one kind.

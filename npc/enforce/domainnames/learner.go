@@ -270,21 +270,22 @@ func (l *Learner) adopt(now time.Time) {
 	for _, of := range l.index.lists {
 		for f := range npc.Families {
 			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.past.recall(of, members, now) })
-			l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
+			of.missing[f] = l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
 		}
 	}
 }
 
-// adoptOnce calls take with the members of a set, unless it was called before or there is no set.
-func (l *Learner) adoptOnce(set ipset.Set, done *bool, take func([]ipset.Element)) {
+// adoptOnce calls take with the members of a set, unless it was called before. It reports whether there is no set yet.
+func (l *Learner) adoptOnce(set ipset.Set, done *bool, take func([]ipset.Element)) (missing bool) {
 	if *done || set.Name == "" {
-		return
+		return false
 	}
 	found, err := l.sets.ListNamed([]string{set.Name})
 	l.note("adopting", err, "addresses of domain names cannot be read: those that were learned before are missing")
 	if *done = err == nil && len(found) == 1; *done {
 		take(found[0].Members)
 	}
+	return err == nil && !*done
 }
 
 // adoptSet holds the members of a set, for what is left of their time without the one that is for outages. It deletes

@@ -465,6 +465,25 @@ func TestS108_NothingIsShortened(t *testing.T) {
 	d.wants("one name is over", "one4", "10.9.0.1 k.d 799")
 }
 
+// TestS108_ASetThatComesIsNotShortened: it begins with what was learned for another list, which is read before anything is
+// added.
+func TestS108_ASetThatComesIsNotShortened(t *testing.T) {
+	d := newDesk(t)
+	d.retryFor = retryFor
+	d.sets.sets["one4"] = nil
+	d.update(d.now)
+	d.sets.sets["one4"] = map[netip.Addr]ipset.Attr{netip.MustParseAddr("10.9.0.1"): {Comment: "a.x", Timeout: 4000}}
+	e := d.evaluate(udp(t, ends()[0][0], ends()[0][1], answer(t, "a.x", "a.x A 10.9.0.1 30", "a.x A 10.9.0.2 30")), d.now)
+	for batch := []evaluated{e}; len(batch) > 0; batch = d.deferred {
+		d.deferred = nil
+		d.learn(batch, d.now)
+		d.update(d.now)
+	}
+	d.wants("after an answer", "one4", "10.9.0.1 a.x 4000, 10.9.0.2 a.x 690")
+	d.pass(91 * time.Second)
+	d.wants("after its time", "one4", "10.9.0.1 a.x 3909")
+}
+
 // TestS114_SetsAreAdopted: what is left of their time, without the time that is for outages.
 func TestS114_SetsAreAdopted(t *testing.T) {
 	d := newDesk(t)

@@ -47,6 +47,8 @@ type followed struct {
 	List
 	// adopted is set when what the kernel's set had at first is held.
 	adopted [len(npc.Families)]bool
+	// missing is set while the kernel has no set. It takes nothing before it is adopted, which could end sooner then.
+	missing [len(npc.Families)]bool
 	// recalled is set when what the set of the past had at first is remembered, and kept has what that set has by now ->
 	// until when.
 	recalled [len(npc.Families)]bool
