@@ -1,6 +1,7 @@
 package domainnames
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -23,18 +24,24 @@ type formers struct {
 	byKey map[string]former
 }
 
-func newFormers(list []former) formers {
+// newFormers returns former lists with what is held of them, be they such that were followed until now or former ones.
+func newFormers(list []former, was, were index) formers {
 	out := formers{byKey: make(map[string]former, len(list))}
 	lists := make(map[string]*followed, len(list))
 	for _, f := range list {
-		out.byKey[f.Key], lists[f.Key] = f, newFollowed(f.List)
+		of := cmp.Or(was.lists[f.Key], were.lists[f.Key])
+		if of == nil {
+			of = newFollowed(f.List)
+		}
+		of.missing = [len(npc.Families)]bool{} // it is looked for no longer
+		out.byKey[f.Key], lists[f.Key] = f, of
 	}
 	out.index = newIndex(lists)
 	return out
 }
 
-// has reports whether a fact is for a former list: only its set gets the address.
-func (f formers) has(of fact) bool { return f.lists[of.list.Key] == of.list }
+// has reports whether a list is a former one.
+func (f formers) has(of *followed) bool { return f.lists[of.Key] == of }
 
 // hadSubject reports whether a pod was a subject of one.
 func (f formers) hadSubject(pod netip.Addr) bool {

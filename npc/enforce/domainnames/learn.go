@@ -171,7 +171,7 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		e := &batch[i]
 		waits, isBehind := behind[e.flow]
 		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool {
-			return refused[element{f.list, f.addr}] && !l.formers.has(f)
+			return refused[element{f.list, f.addr}] && !l.formers.has(f.list)
 		})
 		isBehind = isBehind && e.stream && e.verdict == accept
 		isRefused = isRefused || isBehind
@@ -306,9 +306,7 @@ func seconds(d time.Duration) uint32 {
 // hold holds the facts that were not refused, if the lists are still those that the facts were evaluated with; it
 // reports whether they are. What these facts displace is gone with deleteGone.
 func (l *Learner) hold(facts []fact, refused map[element]bool) bool {
-	taken := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool {
-		return refused[element{f.list, f.addr}] || l.formers.has(f)
-	})
+	taken := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return refused[element{f.list, f.addr}] })
 	if !l.past.remember(taken, l.generation) {
 		return false
 	}
@@ -326,17 +324,22 @@ func (l *Learner) deleteGone() {
 	l.note("past", l.past.keep(l.index.lists, time.Now()),
 		"the kernel does not keep which addresses domain names had: connections may end at a restart")
 	l.mu.Lock()
-	gone := l.memory.takeGone()
+	gone, remove := l.memory.takeGone(), newOperations(ipset.Delete)
 	l.mu.Unlock()
 	if len(gone) == 0 {
 		return
 	}
-	remove := newOperations(ipset.Delete)
 	for _, e := range gone {
 		remove.put(e.list.Sets, e, ipset.Attr{})
 	}
+	err := l.sets.Apply(remove.ops)
+	if !slices.ContainsFunc(failures(err, remove.ops), func(e *ipset.OpError) bool {
+		return !l.formers.has(remove.lists[e.Index]) // whose set may be gone
+	}) {
+		err = nil
+	}
 	// What is not deleted expires by itself.
-	l.note("deleting", l.sets.Apply(remove.ops), "addresses of domain names cannot be deleted: they expire later")
+	l.note("deleting", err, "addresses of domain names cannot be deleted: they expire later")
 }
 
 // update takes over what the controller has set.
@@ -344,8 +347,9 @@ func (l *Learner) update(now time.Time) {
 	set := l.Names.inputs.take()
 	l.generation = set.generation
 	if set.changed {
-		l.follow(set.lists)
-		l.formers = newFormers(set.formers)
+		were := l.formers.index
+		l.formers = newFormers(set.formers, l.index, were)
+		l.follow(set.lists, were)
 	}
 	l.adopt(now)
 	if set.changed {
@@ -369,8 +373,9 @@ func (l *Learner) arrive(pods []netip.Addr, now time.Time) {
 	l.deleteGone()
 }
 
-// follow takes over lists. One whose names or sets differ counts as a new one.
-func (l *Learner) follow(lists []List) {
+// follow takes over lists. One whose names or sets differ counts as a new one. It lets go of lists, also of such that
+// were former ones, that are not even former ones now.
+func (l *Learner) follow(lists []List, were index) {
 	next := make(map[string]*followed, len(lists))
 	for _, of := range lists {
 		if known := l.index.lists[of.Key]; known != nil && known.equal(of) {
@@ -380,9 +385,11 @@ func (l *Learner) follow(lists []List) {
 		}
 	}
 	l.mu.Lock()
-	for key, former := range l.index.lists {
-		if next[key] != former {
-			l.memory.drop(former)
+	for _, x := range []index{l.index, were} {
+		for key, of := range x.lists {
+			if next[key] != of && l.formers.lists[key] != of {
+				l.memory.drop(of)
+			}
 		}
 	}
 	l.mu.Unlock()

@@ -107,8 +107,9 @@ func Open(c Config) (*Learner, error) {
 }
 
 func newLearner(c Config, s sets) *Learner {
-	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil), formers: newFormers(nil),
-		waiting: waiting{byAddr: map[netip.Addr][]fact{}}, failing: map[string]int{}, retryFor: retryFor, past: newPastSets(s, c.Names),
+	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
+		formers: newFormers(nil, index{}, index{}), waiting: waiting{byAddr: map[netip.Addr][]fact{}},
+		failing: map[string]int{}, retryFor: retryFor, past: newPastSets(s, c.Names),
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 

@@ -484,6 +484,37 @@ func TestS108_ASetThatComesIsNotShortened(t *testing.T) {
 	d.wants("after its time", "one4", "10.9.0.1 a.x 3909")
 }
 
+// TestS108_AFormerSetIsNotShortened while rules still match it; its list may come again.
+func TestS108_AFormerSetIsNotShortened(t *testing.T) {
+	d := newDesk(t)
+	pod := ends()[0][1]
+	d.take(pod, answer(t, "a.x", "a.x A 10.9.0.1 1000"))
+	d.Follow(twoLists()[1:])
+	d.take(pod, answer(t, "a.x", "a.x A 10.9.0.1 30", "a.x A 10.9.0.2 30"))
+	d.take(pod, answer(t, "a.x", "a.x A 10.9.0.2 300"))
+	d.Follow(nil)
+	d.take(pod, answer(t, "a.x", "a.x A 10.9.0.1 30", "a.x A 10.9.0.2 30"))
+	d.wants("an answer for a former list", "one4", "10.9.0.1 a.x 1660, 10.9.0.2 a.x 960")
+	d.pass(91 * time.Second)
+	d.Follow(twoLists())
+	d.update(d.now)
+	d.wants("the list comes again", "one4", "10.9.0.1 a.x 1569, 10.9.0.2 a.x 869")
+	d.Follow(nil)
+	for n := range 200 {
+		d.take(pod, many(t, "a.x", n, 200))
+	}
+	if got := len(d.sets.sets["one4"]); got != maxAddresses {
+		t.Errorf("the set of a former list has %d", got)
+	}
+	d.take(pod, answer(t, "k.d", "k.d A 10.9.0.1 40"))
+	delete(d.sets.sets, "one4")
+	d.pass(91 * time.Second)
+	d.pass(10 * time.Second)
+	if len(d.learned()) > 0 || d.log.Len() > 0 {
+		t.Errorf("its set is gone: %v, logged %s", d.learned(), d.log)
+	}
+}
+
 // TestS114_SetsAreAdopted: what is left of their time, without the time that is for outages.
 func TestS114_SetsAreAdopted(t *testing.T) {
 	d := newDesk(t)
@@ -508,6 +539,9 @@ func TestS114_SetsAreAdopted(t *testing.T) {
 	d.Follow(nil)
 	d.update(d.now)
 	d.wants("no lists", "one4", "10.9.0.5 a.x 649")
+	d.Names.inputs.forgetFormers([]string{"one", "two"})
+	d.update(d.now)
+	d.wants("no sets, as far as is known", "one4", "10.9.0.5 a.x 649")
 	if got := d.learned(); len(got) > 0 {
 		t.Errorf("no lists: %+v", got)
 	}
