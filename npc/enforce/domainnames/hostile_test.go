@@ -2,6 +2,7 @@ package domainnames
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -58,5 +59,46 @@ func TestS110_NamesOfOthers(t *testing.T) {
 	good := rawAnswer("\x01b\x01d\x00", "\xc0\x0c")
 	if r, ok := parseReply(good); !ok || len(r.found) != 1 || r.found[0].addr != netip.MustParseAddr("10.9.0.1") {
 		t.Errorf("an answer in the same form says %+v", r)
+	}
+}
+
+// TestS109_WhatCannotBeRead takes nothing from the rest of an answer, and gives no address.
+func TestS109_WhatCannotBeRead(t *testing.T) {
+	record := func(owner string, kind uint16, size int, data string) string {
+		return owner + string([]byte{byte(kind >> 8), byte(kind), 0, 1, 0, 0, 0, 60, byte(size >> 8), byte(size)}) + data
+	}
+	const a, aaaa, cname, https = 1, 28, 5, 65
+	first, last := record("\xc0\x0c", a, 4, "\x0a\x09\x00\x01"), record("\xc0\x0c", a, 4, "\x0a\x09\x00\x02")
+	for what, c := range map[string]struct {
+		bad   string
+		count int
+		want  string
+	}{
+		"nothing":            {"", 2, "10.9.0.1 10.9.0.2"},
+		"an empty A":         {record("\xc0\x0c", a, 0, ""), 3, "10.9.0.1 10.9.0.2"},
+		"an empty AAAA":      {record("\xc0\x0c", aaaa, 0, ""), 3, "10.9.0.1 10.9.0.2"},
+		"a short A":          {record("\xc0\x0c", a, 3, "\x0a\x09\x00"), 3, "10.9.0.1 10.9.0.2"},
+		"a long A":           {record("\xc0\x0c", a, 5, "\x0a\x09\x00\x03x"), 3, "10.9.0.1 10.9.0.2"},
+		"an A of 16 bytes":   {record("\xc0\x0c", a, 16, "\x0a\x09\x00\x03123456789012"), 3, "10.9.0.1 10.9.0.2"},
+		"an AAAA of 4 bytes": {record("\xc0\x0c", aaaa, 4, "\x0a\x09\x00\x03"), 3, "10.9.0.1 10.9.0.2"},
+		"a dot in an alias":  {record("\x01b\x00", cname, 5, "\x03a.x\x00"), 3, "10.9.0.1 10.9.0.2"},
+		"a dot in an owner":  {record("\x03a.x\x00", a, 4, "\x0a\x09\x00\x03"), 3, "10.9.0.1 10.9.0.2"},
+		"keys in no order": {record("\xc0\x0c", https, 19, "\x00\x01\x00"+
+			"\x00\x04\x00\x04\x0a\x09\x00\x03"+"\x00\x02\x00\x04name"), 3, "10.9.0.1 10.9.0.2"},
+		"fewer records than there are to be": {"", 3, "10.9.0.1 10.9.0.2"},
+		"an end in a record":                 {"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\xff\xff", 3, "10.9.0.1"},
+		"a name without an end":              {"\xc0", 3, "10.9.0.1"},
+	} {
+		message := []byte("\x00\x07\x83\x80\x00\x01\x00\x00\x00\x00\x00\x00\x01b\x01d\x00\x00\x01\x00\x01" +
+			first + c.bad + last)
+		message[7] = byte(c.count)
+		r, ok := parseReply(message)
+		var got []string
+		for _, f := range r.found {
+			got = append(got, f.addr.String())
+		}
+		if !ok || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %t, %q", what, ok, got)
+		}
 	}
 }

@@ -43,7 +43,8 @@ type record struct {
 }
 
 // parseReply reads a DNS message. It returns false for what is no successful answer to exactly one question of class
-// IN. Records of names that the question's name is no alias of, and those of other sections, are left out.
+// IN. Records that cannot be read, those of names that the question's name is no alias of, and those of other sections
+// are left out: a pod may use the others.
 func parseReply(message []byte) (reply, bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(message)
@@ -59,55 +60,48 @@ func parseReply(message []byte) (reply, bool) {
 	}
 	records := map[string][]record{}
 	for {
-		h, err := p.AnswerHeader()
-		if errors.Is(err, dnsmessage.ErrSectionDone) {
+		name, r, err := parseRecord(&p)
+		if err != nil && p.SkipAnswer() != nil { // there is no other
 			return follow(hostName(question.Name), records), true
 		}
-		if err != nil {
-			return reply{}, false
-		}
-		r, matters, err := parseRecord(&p, h)
-		if err != nil {
-			return reply{}, false
-		}
-		if matters {
-			name := hostName(h.Name)
+		if err == nil {
 			records[name] = append(records[name], r)
 		}
 	}
 }
 
-// parseRecord reads the record after its header. It reports whether the record matters.
-func parseRecord(p *dnsmessage.Parser, h dnsmessage.ResourceHeader) (r record, matters bool, err error) {
-	if h.TTL < 1<<31 { // RFC 2181: more counts as 0
+// parseRecord reads a record with its name; what does not matter of it is empty.
+func parseRecord(p *dnsmessage.Parser) (name string, r record, err error) {
+	h, err := p.AnswerHeader()
+	switch {
+	case err != nil:
+		return "", r, err
+	case h.Class != dnsmessage.ClassINET:
+		return "", r, p.SkipAnswer()
+	case h.TTL < 1<<31: // RFC 2181: more counts as 0
 		r.ttl = min(time.Duration(h.TTL)*time.Second, longestTTL)
 	}
-	if h.Class != dnsmessage.ClassINET {
-		return r, false, p.SkipAnswer()
-	}
-	switch h.Type {
-	case dnsmessage.TypeA:
-		a, err := p.AResource()
-		r.add(netip.AddrFrom4(a.A))
-		return r, true, err
-	case dnsmessage.TypeAAAA:
-		a, err := p.AAAAResource()
-		r.add(netip.AddrFrom16(a.AAAA))
-		return r, true, err
+	switch name = hostName(h.Name); h.Type {
+	case dnsmessage.TypeA, dnsmessage.TypeAAAA: // whose own methods read as many bytes as they want, not as there are
+		raw, err := p.UnknownResource()
+		if a, _ := netip.AddrFromSlice(raw.Data); a.Is4() == (h.Type == dnsmessage.TypeA) && a.IsValid() {
+			r.add(a)
+		}
+		return name, r, err
 	case dnsmessage.TypeCNAME:
 		c, err := p.CNAMEResource()
 		r.alias, r.cname = hostName(c.CNAME), true
-		return r, true, err
+		return name, r, err
 	case dnsmessage.TypeSVCB:
 		s, err := p.SVCBResource()
 		r.service(s)
-		return r, true, err
+		return name, r, err
 	case dnsmessage.TypeHTTPS:
 		s, err := p.HTTPSResource()
 		r.service(s.SVCBResource)
-		return r, true, err
+		return name, r, err
 	}
-	return r, false, p.SkipAnswer()
+	return name, r, p.SkipAnswer()
 }
 
 // add takes an address, unless a set cannot hold it or no IPv6 packet has it.
