@@ -20,8 +20,10 @@ const (
 	retryFor = 2 * time.Second
 	// retryEvery is how often it is tried meanwhile.
 	retryEvery = 20 * time.Millisecond
-	// maxDeferred bounds the packets that wait. The others are dropped at once.
-	maxDeferred = 1024
+	// maxDeferred bounds the packets that wait, and maxDeferredOfPod those of a pod with their facts but for the last: all
+	// are tried again together. The others are dropped at once.
+	maxDeferred      = 1024
+	maxDeferredOfPod = 256
 )
 
 // evaluated is a packet with its verdict, which depends on whether the sets take its facts.
@@ -167,6 +169,7 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 	// behind has the streams of which a segment waits, or was dropped: then it is false. What follows it may be the same
 	// segment, sent again, whose facts were found once.
 	behind := map[flow]bool{}
+	share := map[netip.Addr]int{} // pod -> what of it waits
 	for i := range batch {
 		e := &batch[i]
 		waits, isBehind := behind[e.flow]
@@ -175,7 +178,8 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		})
 		isBehind = isBehind && e.stream && e.verdict == accept
 		isRefused = isRefused || isBehind
-		waits = isRefused && (waits || !isBehind) && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred
+		waits = isRefused && (waits || !isBehind) && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred &&
+			share[e.flow.to.Addr()] < maxDeferredOfPod
 		if isRefused && e.stream {
 			behind[e.flow] = waits
 		}
@@ -184,6 +188,7 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 				counts.Late++
 			}
 			l.deferred = append(l.deferred, *e)
+			share[e.flow.to.Addr()] += 1 + len(e.facts)
 			continue
 		}
 		if isRefused {

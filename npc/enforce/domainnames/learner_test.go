@@ -134,6 +134,24 @@ func (d *desk) batch(raw ...[]byte) string {
 	return strings.Join(out, " ")
 }
 
+// read has packets come, with those that wait, and returns how many are accepted, and how many are not.
+func (d *desk) read(raw ...[]byte) (accepted, others int) {
+	d.update(d.now)
+	batch := d.deferred
+	d.deferred = nil
+	for _, r := range raw {
+		batch = append(batch, d.evaluate(r, d.now))
+	}
+	for _, v := range d.learn(batch, d.now) {
+		if v.Drop || v.Replace != nil {
+			others++
+		} else {
+			accepted++
+		}
+	}
+	return accepted, others
+}
+
 // wants checks the members of sets, in turn: name, members.
 func (d *desk) wants(when string, sets ...string) {
 	d.t.Helper()
@@ -339,6 +357,27 @@ func TestS109_AnswersWaitForTheirSet(t *testing.T) {
 	}
 }
 
+// TestS113_OnePodsAnswersDoNotWaitForAll: what waits is tried again with each packet, which that must not delay.
+func TestS113_OnePodsAnswersDoNotWaitForAll(t *testing.T) {
+	d := newDesk(t)
+	d.retryFor = retryFor
+	quiet := port("10.0.0.8:4000")
+	d.SetSubject(quiet.Addr(), []string{"one"})
+	d.update(d.now)
+	d.sets.sets["one4"] = nil
+	for n := range 200 {
+		d.read(udp(t, ends()[0][0], ends()[0][1], many(t, "a.x", n, 100)))
+	}
+	d.read(udp(t, ends()[0][0], quiet, answer(t, "a.x", "a.x A 10.9.0.1 30")))
+	facts := map[netip.Addr]int{}
+	for _, e := range d.deferred {
+		facts[e.flow.to.Addr()] += len(e.found)
+	}
+	if got := facts[ends()[0][1].Addr()]; got > 300 || got < 200 || facts[quiet.Addr()] != 1 {
+		t.Errorf("%v facts wait", facts)
+	}
+}
+
 // TestS109_ListsChangeDuringABatch has a list replaced after an answer was read, and before it is held: the set of the next
 // list begins with its address, and the former's, which rules match yet, has it too.
 func TestS109_ListsChangeDuringABatch(t *testing.T) {
@@ -409,34 +448,18 @@ func TestS109_SegmentsWaitForTheirSet(t *testing.T) {
 			set := d.sets.sets["one4"]
 			d.update(d.now)
 			d.sets.sets["one4"] = nil
-			decided := func(raw ...[]byte) (accepted, others int) {
-				d.update(d.now)
-				batch := d.deferred
-				d.deferred = nil
-				for _, r := range raw {
-					batch = append(batch, d.evaluate(r, d.now))
-				}
-				for _, v := range d.learn(batch, d.now) {
-					if v.Drop || v.Replace != nil {
-						others++
-					} else {
-						accepted++
-					}
-				}
-				return accepted, others
-			}
-			if accepted, others := decided(first, data); accepted != 1 || others != 0 {
+			if accepted, others := d.read(first, data); accepted != 1 || others != 0 {
 				t.Errorf("%s: at first %d accepted, %d not", c.what, accepted, others)
 			}
 			d.now = d.now.Add(retryFor / 2)
-			if accepted, others := decided(c.later); accepted+others != 0 {
+			if accepted, others := d.read(c.later); accepted+others != 0 {
 				t.Errorf("%s: before the set is there %d accepted, %d not", c.what, accepted, others)
 			}
 			d.now = d.now.Add(retryFor / 2)
 			if comes {
 				d.sets.sets["one4"] = set
 			}
-			accepted, others := decided()
+			accepted, others := d.read()
 			if comes && (accepted != 2 || others != 0) || !comes && (accepted != 0 || others != 2) {
 				t.Errorf("%s: after it, %t, %d accepted, %d not", c.what, comes, accepted, others)
 			}
