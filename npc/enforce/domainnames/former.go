@@ -29,10 +29,7 @@ func newFormers(list []former, was, were index) formers {
 	out := formers{byKey: make(map[string]former, len(list))}
 	lists := make(map[string]*followed, len(list))
 	for _, f := range list {
-		of := cmp.Or(was.lists[f.Key], were.lists[f.Key])
-		if of == nil {
-			of = newFollowed(f.List)
-		}
+		of := cmp.Or(was.lists[f.Key], were.lists[f.Key], newFollowed(f.List))
 		of.missing = [len(npc.Families)]bool{} // it is looked for no longer
 		out.byKey[f.Key], lists[f.Key] = f, of
 	}

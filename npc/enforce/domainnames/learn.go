@@ -2,6 +2,7 @@ package domainnames
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -112,7 +113,7 @@ func (l *Learner) facts(r reply, resolver netip.Addr, now time.Time) (out []fact
 			continue
 		}
 		for _, f := range r.found {
-			if f.link >= link {
+			if f.link >= link && l.Alive[npc.FamilyOf(f.addr)].Name != "" {
 				out = append(out, fact{name: name, addr: f.addr, resolver: resolver, when: now, until: now.Add(f.ttl + l.Grace)})
 			}
 		}
@@ -231,15 +232,12 @@ func (l *Learner) add(facts []fact, now time.Time) (refused map[element]bool, wh
 		add.put(e.list.Sets, e, ipset.Attr{Comment: comments[e], Timeout: seconds(until.Sub(now) + outage)})
 	}
 	err := l.sets.Apply(add.ops)
-	if err != nil {
-		why = err
-	}
 	for _, failed := range failures(err, add.ops) {
 		for _, el := range failed.Elements {
 			refused[element{add.lists[failed.Index], el.Prefix.Addr()}] = true
 		}
 	}
-	return refused, why
+	return refused, cmp.Or(err, why)
 }
 
 // operations are one operation for each set, of one kind.

@@ -39,7 +39,8 @@ type Config struct {
 	Grace time.Duration
 	// Domain is the cluster's own, such as cluster.local: for names in it, the names that they are aliases of count too.
 	Domain string
-	// Alive are sets of type hash:net that hold every address while the queue is read. One without a name is not there.
+	// Alive are sets of type hash:net that hold every address while the queue is read. One without a name is not there,
+	// and neither is a list's set of its family: this node has no rules of it.
 	Alive [len(npc.Families)]ipset.Set
 }
 
@@ -270,15 +271,16 @@ func (l *Learner) hear(raw []byte, now time.Time) {
 func (l *Learner) adopt(now time.Time) {
 	for _, of := range l.index.lists {
 		for f := range npc.Families {
-			l.adoptOnce(of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.past.recall(of, members, now) })
-			of.missing[f] = l.adoptOnce(of.Sets[f], &of.adopted[f], func(members []ipset.Element) { l.adoptSet(of, members, now) })
+			l.adoptOnce(f, of.Past[f], &of.recalled[f], func(members []ipset.Element) { l.past.recall(of, members, now) })
+			held := func(members []ipset.Element) { l.adoptSet(of, members, now) }
+			of.missing[f] = l.adoptOnce(f, of.Sets[f], &of.adopted[f], held)
 		}
 	}
 }
 
-// adoptOnce calls take with the members of a set, unless it was called before. It reports whether there is no set yet.
-func (l *Learner) adoptOnce(set ipset.Set, done *bool, take func([]ipset.Element)) (missing bool) {
-	if *done || set.Name == "" {
+// adoptOnce calls take once with the members of a family's set. It reports whether there is no set yet.
+func (l *Learner) adoptOnce(f int, set ipset.Set, done *bool, take func([]ipset.Element)) (missing bool) {
+	if *done || set.Name == "" || l.Alive[f].Name == "" {
 		return false
 	}
 	found, err := l.sets.ListNamed([]string{set.Name})

@@ -20,6 +20,7 @@ type paper struct {
 	sets    map[string]map[netip.Addr]ipset.Attr // nil: there is no such set
 	refused string                               // an address that no set takes
 	ops     int
+	listed  int // how often sets were listed
 }
 
 func (s *paper) Apply(ops []ipset.Op) error {
@@ -49,6 +50,7 @@ func (s *paper) Apply(ops []ipset.Op) error {
 }
 
 func (s *paper) ListNamed(names []string) (out []ipset.Listing, err error) {
+	s.listed++
 	for _, name := range names {
 		if set := s.sets[name]; set != nil {
 			l := ipset.Listing{Header: ipset.Header{Set: ipset.Set{Name: name}}}
@@ -91,7 +93,8 @@ func setsOf(name string) (out [len(npc.Families)]ipset.Set) {
 func newDesk(t *testing.T) *desk {
 	s := &paper{sets: map[string]map[netip.Addr]ipset.Attr{"one4": {}, "one6": {}, "two4": {}, "two6": {}}}
 	log := &bytes.Buffer{}
-	l := newLearner(Config{Names: NewNames(), Log: slog.New(slog.NewTextHandler(log, nil)), Grace: time.Minute, Domain: "cluster.local"}, s)
+	l := newLearner(Config{Names: NewNames(), Log: slog.New(slog.NewTextHandler(log, nil)), Grace: time.Minute,
+		Domain: "cluster.local", Alive: setsOf("alive")}, s)
 	l.retryFor = 0
 	d := &desk{l, t, s, time.Now(), log}
 	l.Follow(twoLists())
@@ -426,6 +429,30 @@ func TestS109_RefusedStreamsAreReset(t *testing.T) {
 		t.Error(got, d.snapshot())
 	}
 	d.wants("a new stream", "one4", "10.9.0.1 a.x 690")
+}
+
+// TestS112_AFamilyThatTheNodeLacks: its sets are never made, and answers with its addresses do not wait for them.
+func TestS112_AFamilyThatTheNodeLacks(t *testing.T) {
+	d := newDesk(t)
+	d.retryFor = retryFor
+	d.Alive[npc.IPv6] = ipset.Set{}
+	delete(d.sets.sets, "one6")
+	delete(d.sets.sets, "two6")
+	both := answer(t, "a.x", "a.x A 10.9.0.1 30", "a.x AAAA fd09::1 30")
+	ask := func(message []byte) {
+		if accepted, others := d.read(udp(t, ends()[0][0], ends()[0][1], message)); accepted != 1 || others != 0 {
+			t.Errorf("%d answers are accepted, %d are not, %d wait", accepted, others, len(d.deferred))
+		}
+	}
+	ask(answer(t, "a.x", "a.x AAAA fd09::1 30"))
+	before := d.sets.listed
+	ask(both)
+	d.wants("an answer with both", "one4", "10.9.0.1 a.x 690")
+	if n := d.sets.listed - before; n > 0 {
+		t.Errorf("sets are listed %d times for a packet", n)
+	}
+	d.Follow(twoLists()[1:])
+	ask(both)
 }
 
 // TestS109_SegmentsWaitForTheirSet, also when they are sent again or follow one that waits: together they reach the pod
