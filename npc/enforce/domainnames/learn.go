@@ -127,7 +127,7 @@ func (l *Learner) facts(r reply, resolver netip.Addr, now time.Time) (out []fact
 }
 
 // subject returns the facts for each list that they count for because the pod is a subject of it, or was one of a former
-// list. If no pod is known to have the address, they wait.
+// list. If no pod is known to have the address, they also wait.
 func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 	if len(facts) == 0 {
 		return nil
@@ -137,7 +137,7 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 		for _, a := range l.waiting.add(pod, facts) {
 			l.Names.inputs.giveUp(a)
 		}
-		return nil
+		return l.formers.subject(pod, facts)
 	}
 	for _, f := range facts {
 		for _, m := range l.index.match(f.name) {
