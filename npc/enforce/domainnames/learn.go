@@ -134,9 +134,7 @@ func (l *Learner) subject(pod netip.Addr, facts []fact) (out []fact) {
 	}
 	keys, known := l.Names.inputs.await(pod)
 	if !known {
-		for _, a := range l.waiting.add(pod, facts) {
-			l.Names.inputs.giveUp(a)
-		}
+		l.Names.inputs.giveUp(l.waiting.add(pod, facts)...)
 		return l.formers.subject(pod, facts)
 	}
 	for _, f := range facts {
@@ -167,8 +165,7 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		}
 	}
 	var counts Counts
-	// behind has the streams of which a segment waits, or was dropped: then it is false. What follows it may be the same
-	// segment, sent again, whose facts were found once.
+	// behind has streams of which a segment waits, or was dropped (false): what follows may be that again, without facts.
 	behind := map[flow]bool{}
 	share := map[netip.Addr]int{} // pod -> what of it waits
 	for i := range batch {
@@ -324,8 +321,10 @@ func (l *Learner) hold(facts []fact, refused map[element]bool) bool {
 
 // deleteGone deletes what is held no longer from the sets, and brings those of the past up to date.
 func (l *Learner) deleteGone() {
-	l.note("past", l.past.keep(l.index.lists, time.Now()),
-		"the kernel does not keep which addresses domain names had: connections may end at a restart")
+	if now := time.Now(); !now.Before(l.past.retry) {
+		l.note("past", l.past.keep(l.index.lists, now),
+			"the kernel does not keep which addresses domain names had: connections may end at a restart")
+	}
 	l.mu.Lock()
 	gone, remove := l.memory.takeGone(), newOperations(ipset.Delete)
 	l.mu.Unlock()

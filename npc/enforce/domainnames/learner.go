@@ -190,9 +190,7 @@ func (l *Learner) tick(now time.Time) {
 		l.note("alive", err, "the kernel cannot be shown that DNS answers are learned: they pass unlearned soon")
 		l.status(err)
 	}
-	for _, a := range l.waiting.expire(now) {
-		l.Names.inputs.giveUp(a)
-	}
+	l.Names.inputs.giveUp(l.waiting.expire(now)...)
 	l.streams.expire(now)
 	ended, err := l.formers.ended(l.sets, now.Add(-every))
 	l.note("formers", err, "the kernel does not say which sets of domain names it has")

@@ -21,6 +21,7 @@ type pastSets struct {
 	// unkept are facts that the sets of the past are to have, and forgotten is what they are to lose.
 	unkept    map[element]string // -> a name
 	forgotten []element
+	retry     time.Time // when what was refused is tried again
 }
 
 func newPastSets(s sets, n *Names) pastSets {
@@ -41,8 +42,7 @@ func (m *pastSets) remember(facts []fact, generation uint64) bool {
 }
 
 // keep brings the sets of the past of some lists up to date. It takes place after verdicts, which do not wait for it:
-// what a process has learned that ends before is in the other sets. What is refused, perhaps because the set is about to
-// be made, is tried again.
+// what a process has learned that ends before is in the other sets. What is refused is tried again at retry.
 func (m *pastSets) keep(lists map[string]*followed, now time.Time) error {
 	if len(m.unkept)+len(m.forgotten) == 0 {
 		return nil
@@ -66,6 +66,7 @@ func (m *pastSets) keep(lists map[string]*followed, now time.Time) error {
 	}
 	err := m.sets.Apply(ops)
 	for _, failed := range failures(err, ops) {
+		m.retry = now.Add(every)
 		for _, el := range failed.Elements {
 			if failed.Index < len(add.lists) && len(m.unkept) < maxAddressesAll {
 				e := element{add.lists[failed.Index], el.Prefix.Addr()}

@@ -1,6 +1,7 @@
 package domainnames
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -45,4 +46,28 @@ func TestS113_TheNextLearnerKnowsThePast(t *testing.T) {
 	next.past.forgotten = []element{{next.index.lists["one"], netip.MustParseAddr("10.9.0.1")}}
 	next.deleteGone()
 	next.wants("one is forgotten", "past4", "10.9.0.2 k.d 2073600")
+}
+
+// TestS113_ThePastDelaysNoAnswer, however much of it the kernel refuses: it is tried again from time to time, not with
+// each answer.
+func TestS113_ThePastDelaysNoAnswer(t *testing.T) {
+	d := newDesk(t)
+	lists := twoLists()
+	lists[0].Past = setsOf("past")
+	d.Follow(lists)
+	pod := ends()[0][1]
+	for n := range 20 {
+		d.take(pod, many(t, fmt.Sprintf("n%d.d", n), n, 100))
+	}
+	before := d.sets.ops
+	d.take(pod, answer(t, "c.x", "c.x A 10.9.0.1 30"))
+	if got := d.sets.ops - before; got > 0 {
+		t.Errorf("an answer of no list takes %d operations", got)
+	}
+	d.sets.sets["past4"] = map[netip.Addr]ipset.Attr{}
+	d.past.retry = time.Time{} // a second later
+	d.pass(time.Second)
+	if got := len(d.sets.sets["past4"]); got != 2000 {
+		t.Errorf("the set has %d once it is there", got)
+	}
 }

@@ -99,11 +99,13 @@ func (in *inputs) await(a netip.Addr) (keys []string, known bool) {
 	return keys, known
 }
 
-// giveUp ends the wait for an address.
-func (in *inputs) giveUp(a netip.Addr) {
+// giveUp ends the wait for addresses.
+func (in *inputs) giveUp(addrs ...netip.Addr) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.awaited, a)
+	for _, a := range addrs {
+		delete(in.awaited, a)
+	}
 }
 
 // taken is what the controller has set.
