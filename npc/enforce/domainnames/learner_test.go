@@ -518,8 +518,8 @@ func TestS108_NothingIsShortened(t *testing.T) {
 	d.wants("one name is over", "one4", "10.9.0.1 k.d 799")
 }
 
-// TestS108_ASetThatComesIsNotShortened: it begins with what was learned for another list, which is read before anything is
-// added.
+// TestS108_ASetThatComesIsNotShortened: it begins with what was learned for another list, which is read before anything
+// is added.
 func TestS108_ASetThatComesIsNotShortened(t *testing.T) {
 	d := newDesk(t)
 	d.retryFor = retryFor
@@ -650,8 +650,8 @@ func TestS113_EverythingIsBounded(t *testing.T) {
 	}
 }
 
-// TestS113_AnAnswerIsBounded: what one answer says about a name is as much as a name may have, so that large answers delay
-// no others.
+// TestS113_AnAnswerIsBounded: what one answer says about a name is as much as a name may have, so that large answers
+// delay no others.
 func TestS113_AnAnswerIsBounded(t *testing.T) {
 	var chain, same []string
 	for n := range 500 {
