@@ -16,12 +16,12 @@ func Code(text string) string {
 // Escaped returns a text with all Markdown syntax escaped.
 func Escaped(text string) string {
 	var b strings.Builder
-	for _, r := range html.EscapeString(spelling.Escape(text)) {
+	for _, r := range spelling.Escape(text) {
 		if strings.ContainsRune("|`*_[]()~#@!\\{}", r) {
 			fmt.Fprintf(&b, "&#%d;", r)
 			continue
 		}
-		b.WriteRune(r)
+		b.WriteString(html.EscapeString(string(r)))
 	}
 	return b.String()
 }
