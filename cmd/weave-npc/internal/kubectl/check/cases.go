@@ -24,10 +24,10 @@ const (
 // rules returns them.
 func rules() []findings.RuleInfo {
 	return []findings.RuleInfo{
-		{ID: ruleBroken, Level: findings.Error, Doc: page + "#counterexamples", Short: "an expectation does not hold",
+		{ID: ruleBroken, Level: findings.Error, Doc: page + "#verbs", Short: "an expectation does not hold",
 			Help: "Policies allow what never is to happen, or deny what is to be possible. " +
 				"The counterexample says by which rules."},
-		{ID: ruleEmpty, Level: findings.Error, Doc: page + "#what-is-expected-of-nothing",
+		{ID: ruleEmpty, Level: findings.Error, Doc: page + "#verbs",
 			Short: "an expectation is about nothing that exists",
 			Help: "It names pods, a namespace or a port that do not exist, " +
 				"so that it would hold whatever the policies are. Correct the name, or set allowEmpty."},
