@@ -120,6 +120,12 @@ func nodeOf(text string) (name string, ok bool) {
 	return "", false
 }
 
+// NamesNode reports whether a text has the form in which Find takes the name of a Node: node/name.
+func NamesNode(text string) bool {
+	_, ok := nodeOf(text)
+	return ok
+}
+
 // nodeEnds returns the addresses in the status of the Node that a text names, in order.
 func nodeEnds(v *View, text string) (ends []flow.End) {
 	name, ok := nodeOf(text)

@@ -31,7 +31,7 @@ type Knowledge struct {
 	Cluster *cluster.Cluster
 	// Pods are the pods in the Cluster as objects.
 	Pods []*corev1.Pod
-	// Network resolves Services and addresses; nil if both ends are names of pods.
+	// Network resolves Services, addresses and nodes; nil if both ends are names of pods.
 	Network *service.Network
 	// Kernel is that of the node called Node; nil if it is not to be compared.
 	Kernel Kernel
@@ -47,7 +47,7 @@ type Kernel interface {
 func (q Query) NamesPods() bool {
 	return !slices.ContainsFunc([]string{q.From, q.To}, func(end string) bool {
 		_, err := netip.ParseAddr(end)
-		return err == nil || service.IsName(end)
+		return err == nil || service.IsName(end) || cluster.NamesNode(end)
 	})
 }
 

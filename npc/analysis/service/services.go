@@ -63,15 +63,16 @@ func NodeAddrs(nodes []*corev1.Node) map[string][]netip.Addr {
 	return out
 }
 
-// Find returns the target of a connection to an address, or to a name such as svc/NAME.NAMESPACE. The port is one that
-// flow.ParseService reads, or the name of a port of the Service. The target is nil if the text names no Service.
+// Find returns the target of a connection to an address, to a name such as svc/NAME.NAMESPACE, or to a node as
+// node/NAME. The port is one that flow.ParseService reads, or the name of a port of the Service. The target is nil if
+// the text names no Service, and no node at which a Service has the port.
 func (x *Network) Find(text, port string) (*Target, error) {
 	if IsName(text) {
 		return x.byName(text, port)
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return nil, nil //nolint:nilnil,nilerr // it names a pod
+		return x.byNodeName(text, port)
 	}
 	a = a.Unmap()
 	for _, s := range x.services {
@@ -185,6 +186,20 @@ func (x *Network) via(s *corev1.Service, a netip.Addr) string {
 		}
 	}
 	return ""
+}
+
+// byNodeName returns the target of a connection to a node by its name; nil if the text is not the name of one with
+// addresses, or if no Service has the port.
+func (x *Network) byNodeName(text, port string) (*Target, error) {
+	ends, err := x.view.Find(text)
+	if err != nil || !cluster.NamesNode(text) || ends[0].Pod != "" {
+		return nil, nil //nolint:nilnil,nilerr // it names a pod
+	}
+	a := ends[0].Addr
+	if slices.ContainsFunc(ends, func(e flow.End) bool { return family(e.Addr) != family(a) }) {
+		a = netip.Addr{} // the node has both families
+	}
+	return x.byNodePort(a, port)
 }
 
 // byNodePort returns the target of a connection to a node; nil if no Service has the port.

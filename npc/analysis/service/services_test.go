@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/service"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -21,6 +22,7 @@ func network(t *testing.T, change func(*snapshot.Network)) *service.Network {
 	w := cluster.New()
 	w.SetPod(fixture.Pod("shop/old node1@172.31.0.1 10.32.1.2 app=web http:8080"))
 	w.SetPod(fixture.Pod("shop/new node1@172.31.0.1 10.32.1.3 app=web http:9090"))
+	w.SetNode(npc.Node{Name: "node1", Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
 	n := snapshot.Network{Services: []*corev1.Service{fixture.Object[corev1.Service](t, `{metadata: {namespace: shop, name: web},
 		spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{port: 80, targetPort: http, nodePort: 30080}]}}`)}}
 	change(&n)
@@ -57,6 +59,9 @@ func TestEndpoints(t *testing.T) {
 		{"of_another_pod_now", "10.96.0.10", "80", slice(`{` + head + `IPv4, ports: [{name: "", port: 8080}],
 			endpoints: [{addresses: [10.32.1.9], targetRef: {kind: Pod, namespace: shop, name: old}}]}`), "10.32.1.9 tcp/8080"},
 		{"at_a_node", "172.31.0.1", "30080", func(*snapshot.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},
+		{"at_a_node_by_its_name", "node/node1", "30080", func(*snapshot.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},
+		{"at_a_node_by_its_name_that_answers_itself", "node/node1", "22", func(*snapshot.Network) {}, "none"},
+		{"at_a_node_that_there_is_not", "node/node2", "30080", func(*snapshot.Network) {}, "none"},
 		{"at_a_node_that_answers_itself", "172.31.0.1", "22", func(*snapshot.Network) {}, "none"},
 		{"a_pod", "10.32.1.2", "80", func(*snapshot.Network) {}, "none"},
 		{"a_name_as_kubectl_writes_it", "svc/shop/web", "80", func(*snapshot.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},

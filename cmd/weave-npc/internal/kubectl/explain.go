@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -179,7 +180,21 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 		k.Cluster.AddNodeAddrs(name, addrs)
 	}
 	k.Network = service.New(k.Cluster.View(), n)
+	if o.throughOwnService(&k) && len(n.Slices) == 0 && !o.compare {
+		if to, made := k.Cluster.Another(o.query.From); made {
+			noteAnother(stderr, to, o.query.From)
+			k.Network = service.New(k.Cluster.View(), n)
+		}
+	}
 	return k, nil
+}
+
+// throughOwnService reports whether a pod is asked about with a Service that leads to it.
+func (o *explainOptions) throughOwnService(k *query.Knowledge) bool {
+	from, err := k.Cluster.View().Find(o.query.From)
+	target, noService := k.Network.Find(o.query.To, o.query.Port)
+	return err == nil && noService == nil && target != nil && from[0].Pod != "" &&
+		slices.ContainsFunc(target.Endpoints, func(e service.Endpoint) bool { return e.Pod == from[0].Pod })
 }
 
 // apart has a workload that is asked about with itself stand for one of its pods and another one.
@@ -192,10 +207,15 @@ func (o *explainOptions) apart(stderr io.Writer, c *cluster.Cluster) error {
 	case made && o.compare:
 		return errors.Errorf("--kernel: %s has one pod alone: leave out --kernel to ask about another one", o.query.To)
 	case made:
-		_, _ = fmt.Fprintf(stderr, "weave-npc: %s stands for another pod of %s: its address is made up\n", to, o.query.To)
+		noteAnother(stderr, to, o.query.To)
 	}
 	o.query.To = to
 	return nil
+}
+
+// noteAnother notes that a pod was made up for a workload.
+func noteAnother(stderr io.Writer, pod, workload string) {
+	_, _ = fmt.Fprintf(stderr, "weave-npc: %s stands for another pod of %s: its address is made up\n", pod, workload)
 }
 
 func (o *explainOptions) knowObjects(ctx context.Context, stderr io.Writer, k *query.Knowledge) error {

@@ -132,7 +132,7 @@ func (o *options) know(ctx context.Context, text string, stderr io.Writer) (*clu
 	}
 	input.NoteClusterPolicies(stderr, read)
 	c := o.Cluster(read)
-	if _, err := netip.ParseAddr(text); err != nil && !service.IsName(text) {
+	if _, err := netip.ParseAddr(text); err != nil && !service.IsName(text) && !cluster.NamesNode(text) {
 		return c.View(), nil, nil
 	}
 	n, err := o.Network(ctx)

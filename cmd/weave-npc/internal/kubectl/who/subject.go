@@ -67,6 +67,7 @@ func (o *options) behind(network *service.Network, text string) (found []subject
 		if a, err := netip.ParseAddr(text); service.IsName(text) || err == nil && network.Name(a.Unmap()) != "" {
 			return nil, errors.Errorf("%s is a Service, which reaches nothing itself: give one of its pods", text)
 		}
+		return nil, nil // --port is that of what a node reaches, not its own
 	}
 	targets, err := network.FindAll(text, o.port)
 	if err != nil {
