@@ -71,8 +71,10 @@ func TestPortsByName(t *testing.T) {
 		{"shop/web", "http", "tcp/8080"},
 		{"10.32.1.2", "tcp/http", "tcp/8080"},
 		{"shop/web", "53", "tcp/53"},
-		{"shop/web", "tpc/80", `"tpc/80" is no port such as tcp/80, udp/53 or sctp/80, nor icmp; did you mean tcp?`},
-		{"shop/web", "udp/http", "shop/web (10.32.1.2) has no udp port of the name http"},
+		{"shop/web", "tpc/80", `"tpc/80" is no port such as tcp/80, udp/53 or sctp/80, nor icmp; did you mean tcp/80?`},
+		{"shop/web", "udp/http", "shop/web (10.32.1.2) has no udp port of the name http; did you mean tcp/http?"},
+		{"shop/web", "htpt", "shop/web (10.32.1.2) has no tcp port of the name htpt; it has tcp/http"},
+		{"shop/new", "http", "shop/new has no tcp port of the name http; give its number"},
 		{"192.0.2.1", "http", `"http" is the name of a port, and 192.0.2.1 is no pod that could have one`},
 	} {
 		to, err := v.Find(c.to)

@@ -173,6 +173,7 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 	if !ok {
 		return flow.Service{}, err
 	}
+	var has []string
 	for _, e := range to {
 		pod := v.Pods[e.Pod]
 		if e.Pod == "" {
@@ -186,9 +187,29 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 			if p.Name == name && p.Protocol == protocol {
 				return flow.Service{Protocol: protocol, Port: p.Port}, nil
 			}
+			if p.Name != "" {
+				has = append(has, npc.ProtocolName(p.Protocol)+"/"+p.Name)
+			}
 		}
 	}
-	return flow.Service{}, errors.Errorf("%s has no %s port of the name %s", to[0], npc.ProtocolName(protocol), name)
+	return flow.Service{}, errors.Errorf("%s has no %s port of the name %s%s", to[0], npc.ProtocolName(protocol), name,
+		otherName(name, has))
+}
+
+// otherName returns the end of a sentence about a name that a port does not have: that of another protocol, or else
+// the names that there are, each as protocol/name.
+func otherName(name string, has []string) string {
+	slices.Sort(has)
+	has = slices.Compact(has)
+	for _, of := range has {
+		if _, same, _ := strings.Cut(of, "/"); same == name {
+			return "; did you mean " + of + "?"
+		}
+	}
+	if len(has) == 0 {
+		return "; give its number"
+	}
+	return "; it has " + spelling.Some(has)
 }
 
 // CheckNamespace returns an error if there is neither a namespace nor any object in a namespace of that name. The empty

@@ -25,7 +25,7 @@ func TestParseService(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "the port is missing", "icmp/8": "icmp has no ports", "tcp": "whose port is missing", "tcp/0": "0 is none", "tcp/65536": "65536 is none",
-		"80/tcp": "did you mean tcp/80?", "tpc/80": "did you mean tcp?", "http": "is no port such as", "http/80": "did you mean tcp?", "udpp/53": "did you mean udp?",
+		"80/tcp": "did you mean tcp/80?", "tpc/80": "did you mean tcp/80?", "80-90": ": give one port", "tcp/80,443": ": give one port", "tcp:80": "did you mean tcp/80?", "http": "is no port such as", "http/80": "did you mean tcp/80?", "udpp/53": "did you mean udp/53?",
 	} {
 		if got, err := ParseService(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v, want %s", text, got, err, want)

@@ -77,8 +77,12 @@ func noService(text, name, port string) error {
 	case swapped && port != "":
 		why = fmt.Sprintf("; did you mean %s/%s?", port, name)
 	case !known && err == nil:
-		near := spelling.Nearest(name, slices.Values([]string{"tcp", "udp", "sctp", "icmp"}), 1)
-		why = fmt.Sprintf("; did you mean %s?", cmp.Or(near, "tcp")) // http goes over it
+		near := spelling.Nearest(name, slices.Values([]string{"tcp", "udp", "sctp"}), 1)
+		why = fmt.Sprintf("; did you mean %s/%d?", cmp.Or(near, "tcp"), number) // http goes over it
+	case strings.Trim(cmp.Or(port, name), "0123456789,-") == "":
+		why = ": give one port"
+	case strings.Contains(name, ":"):
+		why = fmt.Sprintf("; did you mean %s?", strings.Replace(name, ":", "/", 1))
 	}
 	return errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp%s", text, why)
 }

@@ -106,6 +106,7 @@ func TestCheck(t *testing.T) {
 		"outside none":               {"none outside monitorng reaches shop", "", "there is no namespace monitorng; did you mean monitoring?", ""},
 		"only on its node's network": {"monitoring/agent never reaches shop", "", "monitoring/agent has only pods on the network of their nodes, which policies do not distinguish from the nodes", ""},
 		"no port of the name":        {"everyone never reaches shop/db-0 on sqk", "", "no pod has a tcp port of the name sqk; did you mean sql?", ""},
+		"a port of udp":              {"everyone never reaches shop/db-0 on udp/sql", "", "no pod has a udp port of the name sql; did you mean tcp/sql?", ""},
 		"another's port":             {"dev/tool reaches shop/web on sql", "", "shop/web-1 (10.32.0.2) has no tcp port of the name sql", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -80,8 +81,11 @@ func (p *Prover) services(port expectation.Port, edges []flow.Service) (out []fl
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.Errorf("no pod has a %s port of the name %s%s", npc.ProtocolName(port.Protocol), port.Name,
-			spelling.DidYouMean(port.Name, maps.Keys(p.numbers)))
+		near := spelling.DidYouMean(port.Name, maps.Keys(p.numbers))
+		if of := p.numbers[port.Name]; len(of) > 0 {
+			near = fmt.Sprintf("; did you mean %s/%s?", npc.ProtocolName(of[0].Protocol), port.Name)
+		}
+		return nil, errors.Errorf("no pod has a %s port of the name %s%s", npc.ProtocolName(port.Protocol), port.Name, near)
 	}
 	return out, nil
 }

@@ -123,9 +123,13 @@ func (q Query) destination(v *cluster.View) (ends []flow.End, err error) {
 		}
 	}
 	slices.SortFunc(ends, func(a, b flow.End) int { return a.Addr.Compare(b.Addr) })
-	if len(ends) == 0 {
+	service, isService := strings.CutSuffix(strings.TrimSuffix(name, ".cluster.local"), ".svc")
+	switch {
+	case len(ends) == 0 && isService:
+		err = errors.Errorf("%s is the name of a Service; did you mean svc/%s?", q.To, service)
+	case len(ends) == 0:
 		err = errors.Errorf("no address of %s is known; give one with --resolve %s=ADDRESS, or ask a node that has "+
-			"learned it with --kernel; a pod is NAMESPACE/NAME", q.To, name)
+			"learned it with --kernel; a pod is NAMESPACE/NAME, a Service svc/NAME.NAMESPACE", q.To, name)
 	}
 	return ends, err
 }

@@ -39,6 +39,10 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 	if text == "" && len(s.Spec.Ports) == 1 {
 		return s.Spec.Ports[0], nil
 	}
+	if text == "" {
+		return corev1.ServicePort{}, errors.Errorf("the port of Service %s/%s is missing; it has %s", s.Namespace, s.Name,
+			strings.Join(has, ", "))
+	}
 	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text,
 		strings.Join(has, ", "))
 }

@@ -85,7 +85,7 @@ func TestEndpoints(t *testing.T) {
 		{"a_port_by_protocol_and_name", "svc/dns.shop", "udp/dns-udp", service(dns), "shop/new udp/53, shop/old udp/53"},
 		{"a_port_of_another_protocol_by_name", "svc/dns.shop", "tcp/dns-udp", service(dns),
 			`Service shop/dns has no port "tcp/dns-udp"; it has tcp/53 (dns), udp/53 (dns-udp)`},
-		{"one_of_several_ports", "svc/dns.shop", "", service(dns), `Service shop/dns has no port ""; it has tcp/53 (dns), udp/53 (dns-udp)`},
+		{"one_of_several_ports", "svc/dns.shop", "", service(dns), `the port of Service shop/dns is missing; it has tcp/53 (dns), udp/53 (dns-udp)`},
 		{"headless_by_a_number_it_does_not_have", "svc/all.shop", "tcp/9999", service(`{metadata: {namespace: shop, name: all},
 			spec: {clusterIP: None, selector: {app: web}, ports: [{port: 80, targetPort: http, name: web}]}}`), "shop/new tcp/9999, shop/old tcp/9999"},
 		{"headless_by_the_name_of_a_port", "svc/all.shop", "web", service(`{metadata: {namespace: shop, name: all},

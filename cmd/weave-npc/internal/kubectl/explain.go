@@ -91,7 +91,7 @@ func Explain(kernel Kernel) *cobra.Command {
 // oneLine takes at most one argument.
 func oneLine(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return errors.New("give the line as one argument, in quotes")
+		return errors.New("give a line as one argument, in quotes, or a connection with --from, --to and --port")
 	}
 	return nil
 }

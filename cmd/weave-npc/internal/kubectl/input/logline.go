@@ -47,8 +47,8 @@ func FromLine(text string) (c Connection, err error) {
 	case err != nil:
 		return c, err
 	case c.From == "" || c.To == "":
-		return c, errors.Errorf("%q is no line about a connection: "+
-			"neither a log line with from and to, or src and dst, nor a record of flows", shortened(text))
+		return c, errors.Errorf("%q is no line about a connection: neither a log line with from and to, or src and dst, "+
+			"nor a record of flows; without a line, give --from, --to and --port", shortened(text))
 	}
 	return c, nil
 }
@@ -66,7 +66,7 @@ func shortened(text string) string {
 func object(text string) (c Connection, err error) {
 	var line map[string]any
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
-		return c, errors.Wrap(err, "the line is no JSON")
+		return c, errors.New("the line is no JSON: give all of it, from the first brace to the last")
 	}
 	if _, isRecord := line["from"].(map[string]any); !isRecord {
 		of := values{}
@@ -215,10 +215,14 @@ func ParseEnd(text string) (end, port string) {
 	return address(strings.TrimPrefix(text, "node "))
 }
 
-// address separates an address from its port.
+// address separates an address or a name from its port.
 func address(text string) (addr, port string) {
 	if a, err := netip.ParseAddrPort(text); err == nil {
 		return a.Addr().String(), strconv.Itoa(int(a.Port()))
+	}
+	name, port, _ := strings.Cut(text, ":")
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 && name != "" {
+		return name, port
 	}
 	return text, ""
 }

@@ -67,6 +67,9 @@ func TestFlags(t *testing.T) {
 	for _, c := range []struct{ name, from, to, port, want string }{
 		{"as_always", "shop/web", "svc/db.shop", "tcp/http", "shop/web svc/db.shop tcp/http"},
 		{"address_and_port", "10.32.1.2:40322", "10.32.1.4:5432", "", "10.32.1.2 10.32.1.4 tcp/5432"},
+		{"name_and_port", "shop/web:40322", "svc/db.shop:15432", "", "shop/web svc/db.shop tcp/15432"},
+		{"domain_name_and_port", "shop/web", "api.example.com:443", "udp", "shop/web api.example.com udp/443"},
+		{"no_port_after_the_colon", "shop/web", "https://api.example.com", "80", "shop/web https://api.example.com 80"},
 		{"protocol_alone", "shop/web", "[fd32::4]:53", "UDP", "shop/web fd32::4 udp/53"},
 		{"without_a_blank", "shop/web(10.32.1.2)", "shop/db(10.32.1.4)", "dport=80", "shop/web shop/db tcp/80"},
 		{"keys", `from="shop/web (10.32.1.2:1)"`, "dst=10.32.1.4", "proto=udp dport=53", "shop/web 10.32.1.4 udp/53"},
