@@ -98,11 +98,24 @@ func Write(out io.Writer, records ...Record) error {
 	return errors.Wrap(buffered.Flush(), "writing records of connections")
 }
 
+// noRecord returns the error for a line that is none.
+func noRecord(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax), errors.As(err, &kind) && kind.Field == "":
+		return errors.New("it is no record of connections, as flows -o json prints one a line")
+	case kind != nil:
+		return errors.Errorf("it is no record of connections: %s cannot be %s", kind.Field, kind.Value)
+	}
+	return errors.Wrap(err, "it is no record of connections")
+}
+
 // parse reads a line. What is made of records must be able to rely on their names and labels being such as Kubernetes
 // has.
 func parse(line []byte) (r Record, err error) {
 	if err := json.Unmarshal(line, &r); err != nil {
-		return r, errors.Wrap(err, "it is no record of connections")
+		return r, noRecord(err)
 	}
 	if !r.Verdict.known() {
 		return r, errors.Errorf("verdict: it is %q, neither %s nor %s", r.Verdict, Allowed, Denied)

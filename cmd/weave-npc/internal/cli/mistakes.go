@@ -65,14 +65,33 @@ func wanted(e *pflag.InvalidValueError) string {
 	return "refused: " + e.Unwrap().Error()
 }
 
+// NoArguments returns an error for arguments of a command that takes flags only.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if err := noBool(args[0]); err != nil {
+		return err
+	}
+	return errors.Errorf("%q is one too many: %s takes flags only; see %s --help", args[0], cmd.CommandPath(),
+		cmd.CommandPath())
+}
+
+// noBool returns an error for an argument that is the value of a flag.
+func noBool(arg string) error {
+	if _, err := strconv.ParseBool(arg); err != nil {
+		return nil //nolint:nilerr // it is something else
+	}
+	return errors.Errorf("%q is no command: the value of a flag that is true or false is given as --FLAG=%s", arg, arg)
+}
+
 // noSuchCommand returns an error for arguments of a command that takes subcommands only, with the nearest subcommand.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if _, err := strconv.ParseBool(args[0]); err == nil {
-		return errors.Errorf("%q is no command: the value of a flag that is true or false is given as --FLAG=%s",
-			args[0], args[0])
+	if err := noBool(args[0]); err != nil {
+		return err
 	}
 	var names []string
 	for _, c := range cmd.Commands() {

@@ -13,7 +13,7 @@ func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  NoArguments,
 		RunE:  printVersion,
 	}
 }

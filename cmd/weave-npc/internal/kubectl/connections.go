@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/internal/spelling"
@@ -36,7 +37,7 @@ func showConnectionsCommand() *cobra.Command {
 			"always reaches it, and is not listed. Workloads that no policy isolates are named at the end.",
 		Example: "  weave-npc show connections -f manifests\n" +
 			"  weave-npc show connections -f manifests -o dot | dot -Tsvg > connections.svg",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Stdin = cmd.InOrStdin()
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())

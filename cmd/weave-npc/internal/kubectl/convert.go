@@ -26,7 +26,7 @@ func convertCommand() *cobra.Command {
 			"exactly is an error, and nothing is written.",
 		Example: "  kubectl get adminnetworkpolicies,baselineadminnetworkpolicies -o yaml | " +
 			"weave-npc convert -f - > policies.yaml",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return convert(&manifests, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -51,7 +51,7 @@ func showMatrixCommand() *cobra.Command {
 			"resources: every port, filters, and the reason for a cell when it is selected.",
 		Example: "  weave-npc show matrix -f manifests --port tcp/80\n" +
 			"  weave-npc show matrix -f manifests -o html > matrix.html",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Stdin = cmd.InOrStdin()
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -1,8 +1,6 @@
 package kubectl
 
 import (
-	"os"
-
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
@@ -81,9 +79,9 @@ func (l *listing) hits(cmd *cobra.Command, from string) (*flowlog.Hits, error) {
 		return nil, errors.New("--hits and --manifests: only one of them can be standard input")
 	}
 	if from != snapshot.StandardInput {
-		file, err := os.Open(from)
+		file, err := cli.OpenFile("hits", from)
 		if err != nil {
-			return nil, errors.Wrap(err, "--hits")
+			return nil, err
 		}
 		defer file.Close()
 		in = file
@@ -112,7 +110,7 @@ func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing
 	cmd := &cobra.Command{
 		Use:   name,
 		Short: short,
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := l.output.Check(); err != nil {
 				return err

@@ -35,7 +35,7 @@ func checkNodeCommand() *cobra.Command {
 		Long: short + ", by sets\nand rules that it makes and removes, and that no packet meets.\n\n" +
 			"The exit status is 1 if something is missing. It also warns of programs of tc and XDP that may\n" +
 			"send packets past FORWARD.",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := output.Check(); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/enforce/established"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
@@ -21,7 +22,7 @@ func cleanupCommand() *cobra.Command {
 		Long: "Remove all chains, rules and sets of weave-npc from this node, the original weave-npc's too,\n" +
 			"and nothing else.\n\n" +
 			"Policies are no longer enforced after that. Stop weave-npc first, or it puts everything back.",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tables, err := allTables()
 			if err != nil {

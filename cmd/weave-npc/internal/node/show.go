@@ -72,7 +72,7 @@ func kernelCommand(name, short string,
 		Use:   name,
 		Short: short,
 		Long:  short + ".\nTheir purpose is shown if the objects can be read, from an API server or from manifests.",
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := output.Check(); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
@@ -40,7 +42,7 @@ func OfCluster() *cobra.Command {
 			"weave-npc of each node. A connection that one node allowed and the other one denied is denied.\n" +
 			"Two nodes may have seen the same connections, so that a count is the least that it can be. With\n" +
 			"--follow, each node's records are printed as they come.",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), spelling.NewWriter(cmd.ErrOrStderr()), k)
 		},
@@ -214,9 +216,12 @@ func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "kubectl", append(k.Arguments(), args...)...)
 }
 
+// logged is a line of the log that kubectl writes while it tries again; what it complains of is another line.
+var logged = regexp.MustCompile(`(?m)^[EWI]\d{4} .*$`)
+
 // failure returns what kubectl complained of, in one line.
 func failure(doing string, err error, complaint *bytes.Buffer) error {
-	if text := strings.Join(strings.Fields(complaint.String()), " "); text != "" {
+	if text := strings.Join(strings.Fields(logged.ReplaceAllString(complaint.String(), "")), " "); text != "" {
 		return errors.Errorf("%s: %s", doing, text)
 	}
 	return errors.Wrap(err, doing)

@@ -84,7 +84,7 @@ func OfNode(node Node) *cobra.Command {
 		Short: "List the connections that weave-npc --record-flows has recorded on this node",
 		Long: "List the connections that weave-npc --record-flows has recorded on this node, one line for all\n" +
 			"connections from a workload to another one and one port, with the verdict of this node.",
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.runNode(cmd, node)
 		},

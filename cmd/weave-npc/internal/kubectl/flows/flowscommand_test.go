@@ -2,6 +2,7 @@ package flows
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -269,6 +270,22 @@ case "$*" in
 *) echo "weave-npc: nothing is recorded" >&2; echo "command terminated with exit code 1" >&2; exit 1 ;;
 esac
 `
+
+// TestComplaintsOfKubectl are without what kubectl logs while it tries again.
+func TestComplaintsOfKubectl(t *testing.T) {
+	const refused = "The connection to the server localhost:8080 was refused - did you specify the right host or port?\n"
+	for _, c := range []struct{ name, complaint, want string }{
+		{"logged", "E1129 15:23:48.006931    9281 memcache.go:265] \"Unhandled Error\" err=\"dial tcp\"\n" + refused, "asking: " + strings.TrimSpace(refused)},
+		{"several_lines", "error: a\n  b\n", "asking: error: a b"},
+		{"only_logged", "W1129 15:23:48.006931    9281 a.go:1] b\n", "asking: exit status 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := failure("asking", errors.New("exit status 1"), bytes.NewBufferString(c.complaint)); got.Error() != c.want {
+				t.Errorf("%v, want %s", got, c.want)
+			}
+		})
+	}
+}
 
 // TestFlowsOfACluster asks each node's pod, merges what they say, and says which did not answer.
 func TestFlowsOfACluster(t *testing.T) {

@@ -37,7 +37,7 @@ func Propose() *cobra.Command {
 			"directions. " +
 			"The comments of a rule name the connections that it is for. Nothing is applied.",
 		Example: "  weave-npc propose -n shop --flows flows.jsonl > policies.yaml",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -3,7 +3,6 @@ package recordings
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
@@ -42,9 +41,9 @@ func (r *Recording) Read(stdin io.Reader, stderr io.Writer) (records []flowlog.R
 	}
 	in := stdin
 	if r.path != standardInput {
-		file, err := os.Open(r.path)
+		file, err := cli.OpenFile("flows", r.path)
 		if err != nil {
-			return nil, errors.Wrap(err, "--flows")
+			return nil, err
 		}
 		defer file.Close()
 		in = file

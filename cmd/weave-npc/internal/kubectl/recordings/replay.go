@@ -40,7 +40,7 @@ func Replay(policies Policies) *cobra.Command {
 			"those of the recording, with the labels that they had then.\n\n" +
 			"The exit status is 0 if no verdict changes, 1 if one does, and 2 after an error.",
 		Example: "  weave-npc replay --flows flows.jsonl -f manifests",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
