@@ -96,7 +96,7 @@ func newRows(
 	v := of[0]
 	addrs, bad := addresses(o.Addresses)
 	if bad != "" {
-		return nil, nil, errors.Errorf("%q is no address", bad)
+		return nil, nil, errors.Errorf("--address: %q is no address such as 203.0.113.7", bad)
 	}
 	addrs = append(addrs, slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare)...)
 	pods := v.PodNames("")

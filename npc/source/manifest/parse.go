@@ -126,6 +126,9 @@ func (p *parser) parse(d document) {
 		// No target type: a number where a string belongs stays an error, as it is for the API server.
 		if data, err = yaml.YAMLToJSONStrict(d.text); err != nil {
 			for _, e := range yamlErrors(err) {
+				if braces.Match(d.text) {
+					e.text += "; where {{ begins a template, give what `helm template` prints"
+				}
 				p.refuse(d.line+e.line-1, "", e.text)
 			}
 			return

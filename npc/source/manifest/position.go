@@ -217,11 +217,18 @@ var plainTexts = strings.NewReplacer(
 	"found unexpected end of stream", "the file ends within a value: is a quote closed?",
 	"could not find expected ':'", "a colon is missing after a key")
 
+// braces matches a line on which a template begins where a value or a key does, outside of quotes.
+var braces = regexp.MustCompile(`(?m)^[^#"'{]*\{\{`)
+
+// mappingAsKey matches what the YAML parser says of a mapping where a key belongs, with its form in Go.
+var mappingAsKey = regexp.MustCompile(`invalid map key: map\[.*`)
+
 // yamlErrors divides an error of the YAML parser into those of single lines.
 func yamlErrors(err error) []lineError {
 	found := regexp.MustCompile(`line (\d+): ([^\n]*)`).FindAllStringSubmatch(err.Error(), -1)
 	if len(found) == 0 {
-		return []lineError{{1, strings.TrimPrefix(err.Error(), "yaml: ")}}
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		return []lineError{{1, mappingAsKey.ReplaceAllString(text, "a mapping stands where a key belongs")}}
 	}
 	var errs []lineError
 	for _, f := range found {

@@ -89,6 +89,7 @@ func TestSentencesThatMeanNothing(t *testing.T) {
 		"none in dev reaches shop":            `after none comes outside or reaches, not "in"`,
 		"none outside dev never reaches x":    "none goes with reaches or can reach alone",
 		"shop/web and reaches shop/db":        "the source: a name is missing, such as shop/web",
+		"shop/web does not reach shop/db":     `the source: "shop/web does not" is no name: write never reaches, or cannot reach`,
 		"shop/web in a hurry reaches shop/db": `the source: "shop/web in a hurry" is no name: it has a blank`,
 		"Shop reaches shop/db":                `the source: "Shop" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8, api.example.com or everyone`,
 		"shop/we_b reaches shop/db":           `the source: "we_b" is no name of a pod or of a workload; for all pods of the namespace write shop/*`,

@@ -50,6 +50,9 @@ func parseTerm(words []string) (Term, error) {
 		return t, t.parseSelectors(words)
 	}
 	if len(words) > 1 {
+		if strings.HasSuffix(t.Text, " does not") || strings.HasSuffix(t.Text, " do not") {
+			return t, errors.Errorf("%q is no name: write never reaches, or cannot reach", t.Text)
+		}
 		return t, errors.Errorf("%q is no name: it has a blank", t.Text)
 	}
 	return t, t.parseName()

@@ -130,6 +130,9 @@ func (o *options) check() (findings.Level, error) {
 	if o.only != "" && o.only != onlyExpectations && o.only != onlyLint {
 		return 0, errors.Errorf("--only: %q is neither %s nor %s", o.only, onlyExpectations, onlyLint)
 	}
+	if o.limit < 0 {
+		return 0, errors.New("--limit: it must not be negative")
+	}
 	level, err := findings.ParseLevel(o.failOn)
 	return level, errors.Wrap(err, "--fail-on")
 }
