@@ -62,8 +62,7 @@ func kustomize(files filesys.FileSystem, root, dir string) ([]rendered, error) {
 	case k.refused != nil:
 		return nil, k.refused
 	case err != nil:
-		text := strings.ReplaceAll(err.Error(), k.root+string(filepath.Separator), "")
-		return nil, errors.Errorf("%s: %s", dir, strings.Join(strings.Fields(strings.ReplaceAll(text, k.root, dir)), " "))
+		return nil, k.plain(err)
 	}
 	var all []rendered
 	for _, r := range resources.Resources() {
@@ -79,6 +78,20 @@ func kustomize(files filesys.FileSystem, root, dir string) ([]rendered, error) {
 		all[i].text = append(append(all[i].text, "---\n"...), text...)
 	}
 	return all, nil
+}
+
+// outside matches what kustomize says of a file that is not below the kustomization that names it.
+var outside = regexp.MustCompile(`from '([^']*)': security; file '[^']*' is not in or below '([^']*)'`)
+
+// plain returns an error of kustomize in one line, with paths as problems name them.
+func (k *kustomization) plain(err error) error {
+	text := strings.ReplaceAll(err.Error(), k.root+string(filepath.Separator), "")
+	text = strings.Join(strings.Fields(strings.ReplaceAll(text, k.root, k.dir)), " ")
+	if f := outside.FindStringSubmatch(text); f != nil {
+		return errors.Errorf("%s: %s is a file outside of %s: copy it, or name a directory with a kustomization", k.dir,
+			f[1], f[2])
+	}
+	return errors.Errorf("%s: %s", k.dir, strings.NewReplacer(": json: ", ": ", ": yaml: ", ": ").Replace(text))
 }
 
 // originOf returns the file that has a resource, and removes the annotation that says so.

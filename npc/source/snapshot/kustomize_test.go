@@ -95,7 +95,9 @@ func TestKustomizationsThatCannotBeBuilt(t *testing.T) {
 		{"below another", "resources: [../remote]\n", "remote/kustomization.yaml:1: ssh://example.com/a is remote"},
 		{"missing", "resources:\n- ../base\n- nothing.yaml\n", "odd/kustomization.yaml:3: nothing.yaml does not exist"},
 		{"chart", "resources: [../base]\nhelmCharts: [{name: c}]\n", "odd/kustomization.yaml:2: helmCharts is not rendered: remove it"},
-		{"unknown field", "resource: [a]\n", `odd: invalid Kustomization: json: unknown field "resource"`},
+		{"unknown field", "resource: [a]\n", `odd: invalid Kustomization: unknown field "resource"`},
+		{"file outside", "resources: [../base/web.yaml]\n",
+			"odd: ../base/web.yaml is a file outside of odd: copy it, or name a directory with a kustomization"},
 		{"invalid object", "resources: [../base]\npatches:\n- target: {kind: NetworkPolicy}\n  patch: |\n    - {op: add, path: /spec/ingress, value: [{ports: [{port: 0}]}]}\n",
 			"base/web.yaml: NetworkPolicy default/web: spec.ingress[0].ports[0].port: Invalid value: 0"},
 	} {
