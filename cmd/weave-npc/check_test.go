@@ -11,6 +11,14 @@ func TestCheck(t *testing.T) {
 	checkTranscript(t, "testdata/check.txt")
 }
 
+// TestEmptyPathIsNoCluster refuses what a variable that is not set leaves.
+func TestEmptyPathIsNoCluster(t *testing.T) {
+	out, code := execute(t, "check", "", "testdata/check/expectations.yaml")
+	if want := "weave-npc: MANIFESTS is empty: give a directory, a file, - for standard input, or cluster\n"; out != want || code != 2 {
+		t.Errorf("it ends with %d and prints\n%s", code, out)
+	}
+}
+
 // TestCheckPage shows that the page about check has the files and the output of the transcript.
 func TestCheckPage(t *testing.T) {
 	read := func(path string) string {

@@ -56,6 +56,8 @@ func TestMistakesAreAnswered(t *testing.T) {
 			`"false" is no command: the value of a flag that is true or false is given as --FLAG=false`, 1},
 		{"directory for a file", "replay -f testdata/shop --flows testdata/shop", "",
 			"--flows: testdata/shop is a directory: name a file in it", 2},
+		{"empty path", "explain --manifests= --from a/b --to c/d --port 80", "",
+			`--manifests: "" is refused: give a directory, a file, or - for standard input; see weave-npc explain --help`, 2},
 		{"negative limit", "check testdata/shop --limit -1", "", "--limit: it must not be negative", 2},
 		{"no state", "diff", "", "BEFORE and AFTER are missing: give two states, as in weave-npc diff cluster ./manifests", 2},
 		{"one state", "diff shop", "", "AFTER is missing: give two states, as in weave-npc diff cluster ./manifests", 2},

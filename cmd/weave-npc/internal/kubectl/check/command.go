@@ -140,6 +140,8 @@ func (o *options) check() (findings.Level, error) {
 // read takes the manifests from the arguments, and returns the expectations.
 func (o *options) read(args []string, stderr io.Writer) (files []expectation.File, err error) {
 	switch {
+	case len(args) > 0 && args[0] == "":
+		return nil, errors.New("MANIFESTS is empty: give a directory, a file, - for standard input, or cluster")
 	case len(args) > 0 && args[0] == readCluster:
 		if o.Manifests != "" {
 			return nil, errors.New("cluster and --manifests: give one of them")

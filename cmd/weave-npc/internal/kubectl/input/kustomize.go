@@ -20,7 +20,7 @@ type ManifestsFlags struct {
 
 // Register registers the flags. The usage is that of --manifests.
 func (m *ManifestsFlags) Register(f *pflag.FlagSet, usage string) {
-	f.StringVarP(m.Path, "manifests", "f", "", usage)
+	f.VarP(pathFlag{m.Path}, "manifests", "f", usage)
 	cli.File(f, "manifests")
 	f.VarP(kustomizeFlag{m}, "kustomize", "k", "directory of a kustomization to build and read")
 	cli.Directory(f, "kustomize")
@@ -39,11 +39,37 @@ func (m *ManifestsFlags) Open(stdin io.Reader) (*snapshot.Manifests, error) {
 	return opened, errors.Wrap(err, "--kustomize")
 }
 
+// pathFlag is the value of --manifests, a path.
+type pathFlag struct{ path *string }
+
+// Set sets the path. An empty one is an error, not an API server: it is that of a variable that is not set.
+func (p pathFlag) Set(path string) error {
+	if path == "" {
+		return errors.New("give a directory, a file, or - for standard input")
+	}
+	*p.path = path
+	return nil
+}
+
+// String returns the path.
+func (p pathFlag) String() string {
+	if p.path == nil { // of the flag's zero value
+		return ""
+	}
+	return *p.path
+}
+
+// Type returns what messages call the value.
+func (p pathFlag) Type() string { return "string" }
+
 // kustomizeFlag is the value of --kustomize.
 type kustomizeFlag struct{ *ManifestsFlags }
 
-// Set sets the path, unless --manifests has: then Open refuses both.
+// Set sets the path, unless --manifests has: then Open refuses both. An empty one is an error.
 func (k kustomizeFlag) Set(directory string) error {
+	if directory == "" {
+		return errors.New("give the directory of a kustomization")
+	}
 	k.directory = directory
 	if *k.Path == "" {
 		*k.Path = directory
