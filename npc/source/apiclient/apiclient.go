@@ -9,6 +9,7 @@ package apiclient
 import (
 	"cmp"
 	"os"
+	"regexp"
 
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,18 +57,22 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 // ErrNoServer is the error of ForUser if nothing names an API server.
 var ErrNoServer = errors.New("no API server is known: give --kubeconfig FILE")
 
+// otherKind matches what client-go says of a file that holds another object.
+var otherKind = regexp.MustCompile(`no kind "([^"]*)" is registered .*`)
+
 // ForUser returns a client for the API server that kubectl would use: that of the kubeconfig file, or of $KUBECONFIG and
 // ~/.kube/config without one, or of the cluster that the process runs in.
 func ForUser(a Access, version string) (kubernetes.Interface, *rest.Config, error) {
 	if _, err := clientcmd.ParseTimeout(cmp.Or(a.Timeout, "0")); err != nil {
-		return nil, nil, errors.Wrap(err, "--request-timeout")
+		return nil, nil, errors.Errorf("--request-timeout: %q is no time such as 30s or 2m", a.Timeout)
 	}
 	config, err := a.config().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, nil, ErrNoServer
 	}
 	if err != nil {
-		return nil, nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")
+		return nil, nil, errors.Errorf("reading the kubeconfig; name another one with --kubeconfig: %s",
+			otherKind.ReplaceAllString(err.Error(), "its kind is $1, not Config"))
 	}
 	config.Wrap(answers.Checked)
 	client, err := newClient(config, version)

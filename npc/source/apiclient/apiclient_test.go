@@ -161,11 +161,14 @@ func TestAccess(t *testing.T) {
 		" --cluster=l --user=v --as=ann --request-timeout=7 --as-group=a --as-group=b" {
 		t.Error(got)
 	}
+	other := filepath.Join(t.TempDir(), "pod.yaml")
+	sourcetest.WriteFile(t, other, "apiVersion: v1\nkind: Pod\n")
 	for _, tc := range []struct {
 		change func(*Access)
 		want   string
 	}{
-		{func(a *Access) { a.Timeout = "soon" }, "--request-timeout"},
+		{func(a *Access) { a.Timeout = "soon" }, `--request-timeout: "soon" is no time such as 30s or 2m`},
+		{func(a *Access) { a.Kubeconfig = other }, "its kind is Pod, not Config"},
 		{func(a *Access) { a.Cluster = "none" }, `"none"`},
 		{func(a *Access) { a.User = "none" }, `"none"`},
 		{func(a *Access) { a.As = "" }, "impersonat"},
