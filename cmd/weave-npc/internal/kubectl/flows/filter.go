@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
@@ -77,7 +78,8 @@ func parseEnd(flag, text string, end func(*flowlog.Record) *flowlog.End) (func(*
 		return func(r *flowlog.Record) bool { return p.Contains(end(r).Addr) }, nil
 	}
 	namespace, name, named := strings.Cut(text, "/")
-	if namespace == "" || named && name == "" || strings.Count(name, "/") > 1 {
+	wrong := namespace == "" || named && name == "" || strings.Count(name, "/") > 1
+	if wrong || named && len(validation.IsDNS1123Label(namespace)) > 0 { // such as a CIDR of too many bits
 		return nil, errors.Errorf("%s: %q is no namespace, NAMESPACE/WORKLOAD, NAMESPACE/POD, address or CIDR",
 			flag, text)
 	}

@@ -93,7 +93,7 @@ func TestFilters(t *testing.T) {
 	if err := table(&text, []flowlog.Record{r}); err != nil || !strings.Contains(text.String(), "  192.0.2.1 (a.example.com,b.example.com)  tcp/5432 (pg)") {
 		t.Errorf("%v, the table is\n%s", err, text.String())
 	}
-	for want, q := range map[string]query{"--from": {from: "/web"}, "--to": {to: "shop/"}, "--port": {port: "tpc/80"}, "--verdict": {verdict: "deny"}, "--since": {since: -1}} {
+	for want, q := range map[string]query{"--from": {from: "/web"}, `--from: "10.0.0.0/33"`: {from: "10.0.0.0/33"}, "--to": {to: "shop/"}, "--port": {port: "tpc/80"}, "--verdict": {verdict: "deny"}, "--since": {since: -1}} {
 		if _, err := q.parse(noon); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", q, err)
 		}
