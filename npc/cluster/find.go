@@ -39,7 +39,7 @@ func (v *View) Find(text string) ([]flow.End, error) {
 	case p.HostNetwork:
 		ends := hostEnds(p)
 		if len(ends) == 0 {
-			return nil, errors.Errorf("pod %s is on the network of its node, whose addresses are not known", text)
+			return nil, errors.Errorf("pod %s is on the network of its node, whose addresses are not known: give one of them", text)
 		}
 		return ends, nil
 	case len(p.Addrs) == 0:

@@ -62,7 +62,10 @@ func command(d npc.Direction, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = onePod
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.Stdin = cmd.InOrStdin()
-		pod, _ := input.ParseEnd(args[0])
+		pod, port := input.ParseEnd(args[0])
+		if o.port == "" && d == npc.Ingress && !strings.ContainsAny(args[0], "=(") { // no field of a line
+			o.port = port
+		}
 		return o.run(cmd.Context(), o.Named(pod), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	f := cmd.Flags()
