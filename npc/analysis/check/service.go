@@ -85,7 +85,8 @@ func (p *Prover) services(port expectation.Port, edges []flow.Service) (out []fl
 		if of := p.numbers[port.Name]; len(of) > 0 {
 			near = fmt.Sprintf("; did you mean %s/%s?", npc.ProtocolName(of[0].Protocol), port.Name)
 		}
-		return nil, errors.Errorf("no pod has a %s port of the name %s%s", npc.ProtocolName(port.Protocol), port.Name, near)
+		return nil, errors.Errorf("no pod has a %s port of the name %s%s", npc.ProtocolName(port.Protocol), port.Name,
+			near)
 	}
 	return out, nil
 }

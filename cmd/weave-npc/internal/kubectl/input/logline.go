@@ -47,8 +47,8 @@ func FromLine(text string) (c Connection, err error) {
 	case err != nil:
 		return c, err
 	case c.From == "" || c.To == "":
-		return c, errors.Errorf("%q is no line about a connection: neither a log line with from and to, or src and dst, "+
-			"nor a record of flows; without a line, give --from, --to and --port", shortened(text))
+		return c, errors.Errorf("%q is no line about a connection: neither a log line with from and to, "+
+			"or src and dst, nor a record of flows; without a line, give --from, --to and --port", shortened(text))
 	}
 	return c, nil
 }
