@@ -120,7 +120,7 @@ func nodeOf(text string) (name string, ok bool) {
 	return "", false
 }
 
-// NamesNode reports whether a text has the form in which Find takes the name of a Node: node/name.
+// NamesNode reports whether a text names a Node as Find takes it: node/name.
 func NamesNode(text string) bool {
 	_, ok := nodeOf(text)
 	return ok

@@ -165,17 +165,15 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 		}
 	}
 	var counts Counts
-	// behind has streams of which a segment waits, or was dropped (false): what follows may be that again, without facts.
-	behind := map[flow]bool{}
-	share := map[netip.Addr]int{} // pod -> what of it waits
+	// behind has streams with a segment that waits, or was dropped (false): what follows may be that again, without facts.
+	behind, share := map[flow]bool{}, map[netip.Addr]int{} // share is what of a pod waits
 	for i := range batch {
 		e := &batch[i]
 		waits, isBehind := behind[e.flow]
-		isRefused := slices.ContainsFunc(e.facts, func(f fact) bool {
+		isBehind = isBehind && e.stream && e.verdict == accept
+		isRefused := isBehind || slices.ContainsFunc(e.facts, func(f fact) bool {
 			return refused[element{f.list, f.addr}] && !l.formers.has(f.list)
 		})
-		isBehind = isBehind && e.stream && e.verdict == accept
-		isRefused = isRefused || isBehind
 		waits = isRefused && (waits || !isBehind) && now.Sub(e.since) < l.retryFor && len(l.deferred) < maxDeferred &&
 			share[e.flow.to.Addr()] < maxDeferredOfPod
 		if isRefused && e.stream {
@@ -193,10 +191,10 @@ func (l *Learner) learn(batch []evaluated, now time.Time) (decisions []nfqueue.D
 			e.verdict = drop
 			l.streams.remove(e.flow) // it is past the message; what is sent again is reset
 		}
-		if isRefused || e.malformed {
+		switch {
+		case isRefused || e.malformed:
 			counts.Refused++
-		}
-		if e.verdict == reset {
+		case e.verdict == reset:
 			counts.Resets++
 		}
 		decisions = append(decisions, nfqueue.Decision{ID: e.id, Drop: e.verdict == drop, Replace: e.reset})
