@@ -1,6 +1,7 @@
 package recordings
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -34,7 +35,7 @@ func (r *Recording) Rest(stdin io.Reader) io.Reader {
 	return stdin
 }
 
-// Read reads all records, and notes in stderr how many lines are none. It is an error if all are.
+// Read reads all records, and notes in stderr how many lines are none. It is an error if there is no record.
 func (r *Recording) Read(stdin io.Reader, stderr io.Writer) (records []flowlog.Record, err error) {
 	if r.path == "" {
 		return nil, errors.New("--flows is missing: give a file of recorded connections")
@@ -53,7 +54,7 @@ func (r *Recording) Read(stdin io.Reader, stderr io.Writer) (records []flowlog.R
 		return nil
 	})
 	if err == nil && len(records) == 0 {
-		err = skipped.First
+		err = cmp.Or(skipped.First, errors.New("it has no record of connections; flows -o json prints those of nodes"))
 	}
 	if err == nil && skipped.Lines > 0 {
 		_, _ = fmt.Fprintf(stderr, "weave-npc: --flows %s: %s\n", r.path, skipped)
