@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"io"
 	"io/fs"
 	"os"
 
@@ -9,7 +8,7 @@ import (
 )
 
 // OpenFile opens the file that is the value of a flag.
-func OpenFile(flag, path string) (io.ReadCloser, error) {
+func OpenFile(flag, path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Errorf("--%s: %s does not exist: name a file, or - for standard input", flag, path)
