@@ -80,7 +80,7 @@ func (p *Prover) setDomains(expectations []expectation.Expectation) {
 			}
 		}
 	}
-	learned := reachability.Domains(names, p.view)
+	learned := reachability.Domains(nil, names, p.view)
 	if learned == nil {
 		return
 	}

@@ -59,11 +59,11 @@ func TestDomainNames(t *testing.T) {
 		"dev/tool never reaches x.org":                                  "",
 		"dev/tool never reaches www.example.com":                        "",
 		"dev/* never reaches 192.0.2.1":                                 "",
-		"dev/tool reaches api.example.com on 80":                        "dev/tool (10.32.0.4) does not reach api.example.com (as if at 1.0.0.2) on tcp/80",
-		"dev/tool never reaches the internet":                           "dev/tool (10.32.0.4) reaches *.x.org (as if at 1.0.0.1) on tcp/443",
-		"dev/* never reaches api.example.com on 443":                    "dev/tool (10.32.0.4) reaches api.example.com (as if at 1.0.0.2) on tcp/443",
-		"only shop/* reaches api.example.com on 443":                    "dev/tool (10.32.0.4) reaches api.example.com (as if at 1.0.0.2) on tcp/443",
-		"only dev/* reaches evil.example.com":                           "monitoring/prom (10.32.0.5) reaches evil.example.com (as if at 1.0.0.3) on tcp/1",
+		"dev/tool reaches api.example.com on 80":                        "dev/tool (10.32.0.4) does not reach api.example.com (as if at 2.0.0.2) on tcp/80",
+		"dev/tool never reaches the internet":                           "dev/tool (10.32.0.4) reaches *.x.org (as if at 2.0.0.1) on tcp/443",
+		"dev/* never reaches api.example.com on 443":                    "dev/tool (10.32.0.4) reaches api.example.com (as if at 2.0.0.2) on tcp/443",
+		"only shop/* reaches api.example.com on 443":                    "dev/tool (10.32.0.4) reaches api.example.com (as if at 2.0.0.2) on tcp/443",
+		"only dev/* reaches evil.example.com":                           "monitoring/prom (10.32.0.5) reaches evil.example.com (as if at 2.0.0.3) on tcp/1",
 	} {
 		if got, _ := checkOf(t, c, item, ""); got.Why != want {
 			t.Errorf("%s: %q, want %q", item, got.Why, want)

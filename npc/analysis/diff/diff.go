@@ -58,7 +58,7 @@ type states [2]*cluster.View
 // Compare compares two cluster states. It changes neither.
 func Compare(before, after *cluster.Cluster, o Options) *Result {
 	before, after = align(before, after)
-	if domains := reachability.Domains(nil, before.View(), after.View()); domains != nil {
+	if domains := reachability.Domains(nil, nil, before.View(), after.View()); domains != nil {
 		before, after = before.Clone(), after.Clone()
 		before.SetLearned(domains)
 		after.SetLearned(domains)

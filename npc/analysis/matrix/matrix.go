@@ -59,10 +59,10 @@ type Matrix struct {
 // New returns which pods and addresses of a view reach which. The domain names that policies name have columns. Whether
 // other addresses are theirs is not known.
 func New(v *cluster.View, o Options) (*Matrix, error) {
-	views, domains := []*cluster.View{v}, reachability.Domains(nil, v)
+	asked, _ := addresses(o.Addresses)
+	views, domains := []*cluster.View{v}, reachability.Domains(asked, nil, v)
 	if domains != nil {
-		addrs, _ := addresses(o.Addresses)
-		views = learned(v, addrs, domains)
+		views = learned(v, asked, domains)
 	}
 	p, m, err := newRows(o, domains, views...)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := map[string]string{} // domain name -> the address that stands for it
-		domains := reachability.Domains(nil, w.View())
+		domains := reachability.Domains(nil, nil, w.View())
 		for a, of := range domains {
 			names[of[0]] = a.String()
 		}

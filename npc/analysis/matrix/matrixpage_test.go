@@ -77,6 +77,21 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestAnAddressThatIsAskedForIsItsOwn gives the page the address that would stand for the outside.
+func TestAnAddressThatIsAskedForIsItsOwn(t *testing.T) {
+	w := cluster.New()
+	w.SetPod(fixture.Pod("shop/web 10.32.1.2"))
+	w.SetClusterPolicy(fixture.ClusterPolicy(t, "names", "{tier: Admin, priority: 1, subject: {namespaces: {}}, "+
+		"egress: [{action: Accept, to: [{domainNames: [a.x.org]}]}]}"))
+	var got []string
+	for _, r := range dataOf(t, write(t, w, PageOptions{AllPorts: true, Options: Options{Addresses: []string{"2.0.0.1"}}})).Rows {
+		got = append(got, r.Name)
+	}
+	if text := strings.Join(got, " "); text != "shop/web 2.0.0.1 outside a.x.org" {
+		t.Errorf("rows and columns are %s", text)
+	}
+}
+
 // TestRowsOfWorkloads shows what rows are called.
 func TestRowsOfWorkloads(t *testing.T) {
 	for _, c := range []struct {

@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -50,9 +52,9 @@ type PageOptions struct {
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false
-	domains := reachability.Domains(nil, v)
-	outside := map[netip.Addr]string{}
-	for i, a := range reachability.Outside(v, domains) {
+	asked, _ := addresses(o.Addresses)
+	domains, outside := reachability.Domains(asked, nil, v), map[netip.Addr]string{}
+	for i, a := range reachability.Outside(v, slices.AppendSeq(asked, maps.Keys(domains))) {
 		outside[a] = []string{"outside", "outside, IPv6"}[i]
 		o.Addresses = append(o.Addresses, a.String())
 	}

@@ -77,7 +77,7 @@ type Answer struct {
 
 // Around answers a question about everybody. Of a domain name, an address that it could have stands for all.
 func Around(v *cluster.View, q Question) (all Answer) {
-	if domains := reachability.Domains(nil, v); domains != nil && q.Direction == npc.Egress {
+	if domains := reachability.Domains(nil, nil, v); domains != nil && q.Direction == npc.Egress {
 		v = cluster.WithLearned(v, domains)
 	}
 	a := &around{Question: q, View: v}

@@ -13,10 +13,11 @@ import (
 // maxDomains is how many domain names are evaluated.
 const maxDomains = 1024
 
-// Domains returns an address for each domain name that a policy names, and for some more names; nil if there are none.
+// Domains returns an address for each domain name that a policy names, and for some more names, other than some
+// addresses; nil if there are none.
 // Which addresses a name has is not known: these are of the largest range that no policy distinguishes, as most outside
 // are, and no pod and no node has them.
-func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
+func Domains(other []netip.Addr, more []string, of ...*cluster.View) map[netip.Addr][]string {
 	found := map[string]bool{}
 	for _, name := range more {
 		found[name] = true
@@ -33,7 +34,7 @@ func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
 	if len(found) == 0 {
 		return nil
 	}
-	names, free := slices.Sorted(maps.Keys(found)), newOutside(of)
+	names, free := slices.Sorted(maps.Keys(found)), newOutside(other, of)
 	out := map[netip.Addr][]string{}
 	for _, name := range names[:min(len(names), maxDomains)] {
 		if a, ok := free.next(!free.pods[false] && free.pods[true]); ok {
@@ -44,11 +45,8 @@ func Domains(more []string, of ...*cluster.View) map[netip.Addr][]string {
 }
 
 // Outside returns an address of each family that pods have, as most outside are, other than some addresses.
-func Outside(v *cluster.View, other map[netip.Addr][]string) (out []netip.Addr) {
-	free := newOutside([]*cluster.View{v})
-	for a := range other {
-		free.taken[a] = true
-	}
+func Outside(v *cluster.View, other []netip.Addr) (out []netip.Addr) {
+	free := newOutside(other, []*cluster.View{v})
 	for _, is6 := range []bool{false, true} {
 		if !free.pods[is6] {
 			continue
@@ -68,8 +66,11 @@ type outside struct {
 	ranges map[bool]ipblock.Range // what is left of the largest range of IPv6, and of IPv4
 }
 
-func newOutside(of []*cluster.View) *outside {
+func newOutside(other []netip.Addr, of []*cluster.View) *outside {
 	o := &outside{of: of, taken: map[netip.Addr]bool{}, pods: map[bool]bool{}, ranges: map[bool]ipblock.Range{}}
+	for _, a := range other {
+		o.taken[a] = true
+	}
 	var blocks []ipblock.Block
 	for _, v := range of {
 		for r := range cluster.Rules(v) {
@@ -86,7 +87,7 @@ func newOutside(of []*cluster.View) *outside {
 		}
 	}
 	ranges := ipblock.NewClasses(blocks).Ranges()
-	for is6, first := range map[bool]string{false: "1.0.0.1", true: "2000::1"} { // before these, no address is unicast and public
+	for is6, first := range map[bool]string{false: "2.0.0.1", true: "2000::1"} { // public, and of no well-known server
 		in := largest(ranges, is6)
 		if a := netip.MustParseAddr(first); in.First.Less(a) && a.Less(in.Last) {
 			in.First = a

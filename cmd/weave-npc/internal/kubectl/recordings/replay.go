@@ -57,11 +57,11 @@ func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) e
 	if err := p.output.Check(); err != nil {
 		return err
 	}
-	records, err := p.Read(in, stderr)
+	c, err := p.policies.Read(ctx, p.Rest(in), stderr)
 	if err != nil {
 		return err
 	}
-	c, err := p.policies.Read(ctx, p.Rest(in), stderr)
+	records, err := p.Read(in, stderr)
 	if err != nil {
 		return err
 	}
