@@ -79,6 +79,10 @@ type lookups struct {
 	failed  []string
 }
 
+// pace is how long clients wait before each lookup: 32 of them stay below the packets of answers that a pod may have in
+// a second (S113), which are dropped above that.
+const pace = 250 * time.Millisecond
+
 // lookUpAndConnect has clients look so many names up each.
 func lookUpAndConnect(w *e2e.Cluster, clients, each int) *lookups {
 	l := &lookups{}
@@ -87,6 +91,7 @@ func lookUpAndConnect(w *e2e.Cluster, clients, each int) *lookups {
 		l.clients.Go(func() {
 			defer l.left.Add(-1)
 			for i := range each {
+				time.Sleep(pace)
 				number := byte(1 + (i*clients+client)%250)
 				family, network := 4+2*(i%2), [...]string{"udp", "tcp"}[i/2%2]
 				name := fmt.Sprintf("%c%d.example.com.", "nk"[i/4%2], number)
