@@ -55,15 +55,19 @@ func opensToPods(r policy.Rule) bool {
 
 // mayAsk reports whether policies may allow pods to ask a DNS server. The function reports whether the peers of a rule
 // are the servers.
-func (l *pods) mayAsk(g *group, protocol uint8, fit func([]policy.Peer) policy.Fit) (may bool) {
-	of := l.view.Applied(g.Pod, npc.Egress)
+func (l *pods) mayAsk(g *group, protocol uint8, fit func([]policy.Peer) policy.Fit) bool {
+	return mayAccept(l.view.Applied(g.Pod, npc.Egress), func(r cluster.Rule) policy.Fit {
+		return min(fitDNS(r.Ports, protocol), fit(r.Peers))
+	})
+}
+
+// mayAccept reports whether policies may accept something. The function reports how it fits a rule.
+func mayAccept(of policy.Applied[cluster.Rule], matches func(cluster.Rule) policy.Fit) (may bool) {
 	q := policy.Question[policy.Fit, cluster.Rule]{
 		Sets:    policy.Fits(),
 		Action:  cluster.Rule.Does,
-		Matches: func(r cluster.Rule) policy.Fit { return min(fitDNS(r.Ports, protocol), fit(r.Peers)) },
-		Decide: func(d policy.Decision[cluster.Rule], _, _ policy.Fit) {
-			may = may || d.Action == policy.Accept
-		},
+		Matches: matches,
+		Decide:  func(d policy.Decision[cluster.Rule], _, _ policy.Fit) { may = may || d.Action == policy.Accept },
 	}
 	q.Ask(&of, policy.Always)
 	return may

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/analysis/service"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -18,7 +19,6 @@ import (
 // checkServices looks for Services for clients outside of the cluster whose pods no rule lets addresses outside reach.
 func checkServices(l *linter, n snapshot.Network) {
 	network := service.New(l.view, n)
-	closed := func(e service.Endpoint) bool { return isIsolated(l.view, e) && !isOpen(l.view, e) }
 	open := func(e service.Endpoint) bool { return isOpen(l.view, e) }
 	for _, s := range n.Services {
 		if s.Spec.Type != corev1.ServiceTypeLoadBalancer && s.Spec.Type != corev1.ServiceTypeNodePort {
@@ -29,55 +29,34 @@ func checkServices(l *linter, n snapshot.Network) {
 			continue // it has no port, or no pod
 		}
 		for _, t := range targets {
-			if i := slices.IndexFunc(t.Endpoints, closed); i >= 0 && !slices.ContainsFunc(t.Endpoints, open) {
-				e := t.Endpoints[i]
+			if slices.ContainsFunc(t.Endpoints, open) {
+				continue
+			}
+			for _, e := range t.Endpoints {
 				isolating, _ := l.view.Isolating(l.view.Pods[e.Pod], npc.Ingress)
-				p := isolating[0]
-				l.add(serviceClosed, subject{manifest.KindNetworkPolicy, p.Namespace, p.Name}, "",
+				if len(isolating) == 0 {
+					continue // a policy of a tier closes it
+				}
+				l.add(serviceClosed, subject{manifest.KindNetworkPolicy, isolating[0].Namespace, isolating[0].Name}, "",
 					fmt.Sprintf("no rule lets addresses outside reach %s of pod %s, which is behind %s %s/%s",
 						e.Service, e.Pod, s.Spec.Type, s.Namespace, s.Name), "")
+				break
 			}
 		}
 	}
 }
 
-// isIsolated reports whether NetworkPolicies isolate an endpoint.
-func isIsolated(v *cluster.View, e service.Endpoint) bool {
-	p := v.Pods[e.Pod]
-	if p == nil {
-		return false
-	}
-	_, isolated := v.Isolating(p, npc.Ingress)
-	return isolated
-}
-
 // isOpen reports whether policies may let addresses outside reach an endpoint.
-func isOpen(v *cluster.View, e service.Endpoint) (may bool) {
+func isOpen(v *cluster.View, e service.Endpoint) bool {
 	p := v.Pods[e.Pod]
-	if p == nil {
-		return true
-	}
-	of := v.Applied(p, npc.Ingress)
-	q := policy.Question[policy.Fit, cluster.Rule]{
-		Sets:   policy.Fits(),
-		Action: cluster.Rule.Does,
-		Matches: func(r cluster.Rule) policy.Fit {
-			return min(policy.FitOf(hasPort(r.Ports, e.Service, p)), fitOutside(r.Peers))
-		},
-		Decide: func(d policy.Decision[cluster.Rule], _, _ policy.Fit) { may = may || d.Action == policy.Accept },
-	}
-	q.Ask(&of, policy.Always)
-	return may
+	return p == nil || mayAccept(v.Applied(p, npc.Ingress), func(r cluster.Rule) policy.Fit {
+		return min(policy.FitOf(hasPort(r.Ports, e.Service, p)), fitOutside(r.Peers))
+	})
 }
 
 // hasPort reports whether ports of a rule have one of a pod.
 func hasPort(ports []policy.Port, s flow.Service, p *npc.Pod) bool {
-	return len(ports) == 0 || slices.ContainsFunc(ports, func(r policy.Port) bool {
-		if r.Name == "" {
-			return r.Includes(s.Protocol, s.Port)
-		}
-		return slices.Contains(p.Ports, npc.NamedPort{Name: r.Name, Protocol: s.Protocol, Port: s.Port})
-	})
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(r policy.Port) bool { return explain.PortFits(r, s, p) })
 }
 
 // fitOutside reports whether peers are addresses outside. Those of a block may be.

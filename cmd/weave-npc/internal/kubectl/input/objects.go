@@ -211,7 +211,7 @@ func (c *ObjectFlags) Origin() string {
 	switch c.Manifests {
 	case "":
 		return c.Access.Server()
-	case "-":
+	case snapshot.StandardInput:
 		return "manifests of standard input"
 	}
 	return "manifests of " + c.Manifests
