@@ -28,7 +28,7 @@ const asking = `((seed) => {
 	const item = e => ({key: e.name, rows: [e.row], pod: e.pod});
 	const letters = of => ends.map(a => ends.map(b => of.letter(item(a), item(b))).join(""));
 	const shown = services[seed % services.length];
-	const domains = Object.fromEntries(data.classes.filter(c => c.d).map(c => [c.d[0], c.a[0]]));
+	const domains = Object.fromEntries(data.classes.filter(c => c.d).map(c => [c.d, c.a[0]]));
 	return JSON.stringify({domains, names: ends.map(e => e.name), services: services.map(s => s.a), shown: shown.a,
 		letters: cells.map(letters), every: letters(every),
 		reasons: ends.map(a => ends.map(b => explainPair(data, a.ends, b.ends, shown).join("\n")))});

@@ -135,9 +135,9 @@ type class struct {
 	// Pod is the first pod of a class that has an end which is alone.
 	Pod   string   `json:"n,omitempty"`
 	Addrs []string `json:"a"`
-	// Names are the domain names that the address stands for, or what it is called and is none. Of other addresses it is
-	// not known which they have.
-	Names []string `json:"d,omitempty"`
+	// Stands is the domain name that the address stands for, or what else it is called. Of other addresses it is not
+	// known which names they have.
+	Stands string `json:"d,omitempty"`
 	// Nodes holds for an address that a Node's status has, by its number, the Nodes and their labels.
 	Nodes map[int][]node `json:"o,omitempty"`
 }

@@ -47,7 +47,7 @@ function selects(selector, labels) {
 function hasName(peer, name) { return peer.d === name || peer.d.startsWith("*") && name.endsWith(peer.d.slice(1)); }
 
 // mismatch returns why a peer does not match an end; empty if it does. An end has an address or null, the subject that owns it
-// or null, the Nodes there, and the domain names of the address. Those of most addresses are not known; named assumes that it has all.
+// or null, the Nodes there, and the domain name that the address stands for. Those of most addresses are not known; named assumes that it has all.
 function mismatch(data, peer, end) {
   if (peer.b !== undefined) {
     if (!end.text) return "no address";
@@ -62,8 +62,8 @@ function mismatch(data, peer, end) {
     return nodes.some(n => selects(data.selectors[peer.o], n.l)) ? "" : "node labels";
   }
   if (peer.d !== undefined) {
-    if (end.named || (end.names || []).some(n => hasName(peer, n))) return "";
-    return end.subject || end.names ? "not named" : "name unknown";
+    if (end.named || end.stands && hasName(peer, end.stands)) return "";
+    return end.subject || end.stands ? "not named" : "name unknown";
   }
   if (peer.s === undefined && peer.p === undefined) return "unknown kind";
   if (!end.subject) return "not a pod";
@@ -121,7 +121,7 @@ function newEngine(data) {
     c.subject = c.s < 0 ? null : data.subjects[c.s];
     c.ends = c.a.map((text, i) => {
       ends.push({number: ends.length, cls: number, i, text, addr: parseAddr(text), subject: c.subject, name: c.n || "",
-        nodes: c.o && c.o[i] || null, names: c.d || null, alone: null});
+        nodes: c.o && c.o[i] || null, stands: c.d || "", alone: null});
       return ends.at(-1);
     });
   });
@@ -182,7 +182,7 @@ function newEngine(data) {
     return fit;
   }
 
-  const aloneEnds = ends.filter(e => e.alone), addresses = data.peers.some(p => p.d) ? ends.filter(e => !e.subject && !e.names) : [];
+  const aloneEnds = ends.filter(e => e.alone), addresses = data.peers.some(p => p.d) ? ends.filter(e => !e.subject && !e.stands) : [];
 
   // rowsOf returns for each end the ends that it reaches on a service. It adds those of which that is not known to a list for each end.
   function rowsOf(service, unknown) {

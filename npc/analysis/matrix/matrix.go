@@ -59,12 +59,15 @@ type Matrix struct {
 // New returns which pods and addresses of a view reach which. The domain names that policies name have columns. Whether
 // other addresses are theirs is not known.
 func New(v *cluster.View, o Options) (*Matrix, error) {
-	asked, _ := addresses(o.Addresses)
+	asked, err := addresses(o.Addresses)
+	if err != nil {
+		return nil, err
+	}
 	views, domains := []*cluster.View{v}, reachability.Domains(asked, nil, v)
 	if domains != nil {
 		views = learned(v, asked, domains)
 	}
-	p, m, err := newRows(o, domains, views...)
+	p, m, err := newRows(o, asked, domains, views...)
 	if err != nil {
 		return nil, err
 	}
@@ -88,16 +91,12 @@ func learned(v *cluster.View, addrs []netip.Addr, domains map[netip.Addr][]strin
 	return append(views, cluster.WithLearned(v, all))
 }
 
-// newRows returns the rows and columns of a matrix, and the partition that they are of. The domain names of addresses
-// are columns.
+// newRows returns the rows and columns of a matrix, of pods and some addresses, and the partition that they are of. The
+// domain names of other addresses are columns.
 func newRows(
-	o Options, domains map[netip.Addr][]string, of ...*cluster.View,
+	o Options, addrs []netip.Addr, domains map[netip.Addr][]string, of ...*cluster.View,
 ) (*reachability.Partition, *Matrix, error) {
 	v := of[0]
-	addrs, bad := addresses(o.Addresses)
-	if bad != "" {
-		return nil, nil, errors.Errorf("--address: %q is no address such as 203.0.113.7", bad)
-	}
 	addrs = append(addrs, slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare)...)
 	pods := v.PodNames("")
 	if o.From != "" && o.To != "" {

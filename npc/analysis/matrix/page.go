@@ -52,17 +52,26 @@ type PageOptions struct {
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false
-	asked, _ := addresses(o.Addresses)
-	domains, outside := reachability.Domains(asked, nil, v), map[netip.Addr]string{}
-	for i, a := range reachability.Outside(v, slices.AppendSeq(asked, maps.Keys(domains))) {
-		outside[a] = []string{"outside", "outside, IPv6"}[i]
-		o.Addresses = append(o.Addresses, a.String())
-	}
-	p, m, err := newRows(o.Options, domains, cluster.WithLearned(v, domains))
+	addrs, err := addresses(o.Addresses)
 	if err != nil {
 		return nil, err
 	}
-	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, domains: domains, outside: outside,
+	of, domains, stands := v, reachability.Domains(addrs, nil, v), map[netip.Addr]string{}
+	if domains != nil {
+		of = cluster.WithLearned(v, domains)
+	}
+	for a, names := range domains {
+		stands[a] = names[0]
+	}
+	for i, a := range reachability.Outside(v, slices.AppendSeq(slices.Clone(addrs), maps.Keys(domains))) {
+		stands[a] = []string{"outside", "outside, IPv6"}[i]
+		addrs = append(addrs, a)
+	}
+	p, m, err := newRows(o.Options, addrs, domains, of)
+	if err != nil {
+		return nil, err
+	}
+	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, stands: stands,
 		partition: p, matrix: m,
 		numbers:        map[*cluster.Policy]int{},
 		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{},

@@ -19,8 +19,7 @@ import (
 type pods struct {
 	writer
 	view           *cluster.View
-	domains        map[netip.Addr][]string
-	outside        map[netip.Addr]string // addresses that stand for most outside -> what they are called
+	stands         map[netip.Addr]string // addresses that stand for a domain name, or for most outside -> its name
 	partition      *reachability.Partition
 	matrix         *Matrix // its rows and columns
 	numbers        map[*cluster.Policy]int
@@ -34,10 +33,7 @@ type pods struct {
 // classes writes the classes down, each with what stands for its pods.
 func (w *pods) classes() {
 	for _, c := range w.partition.Classes() {
-		out := class{Subject: -1, Addrs: []string{}, Names: w.domains[c.Addr], Nodes: map[int][]node{}}
-		if name := w.outside[c.Addr]; name != "" {
-			out.Names = []string{name}
-		}
+		out := class{Subject: -1, Addrs: []string{}, Stands: w.stands[c.Addr], Nodes: map[int][]node{}}
 		for i, e := range c.Ends {
 			out.Addrs = append(out.Addrs, addrText(e.Addr))
 			for _, n := range w.view.NodesAt(e.Addr) {
@@ -168,8 +164,8 @@ func (w *pods) rows() {
 
 func (w *pods) row(r Row, axis int) row {
 	out := row{Name: r.Name, Namespace: isAddress, Class: r.Class(), Axes: axis}
-	if names := w.Classes[r.Class()].Names; len(names) > 0 {
-		out.Name = names[0]
+	if name := w.Classes[r.Class()].Stands; name != "" {
+		out.Name = name
 		if axis == isColumn {
 			out.Namespace = isName
 		}

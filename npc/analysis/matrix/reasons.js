@@ -50,9 +50,9 @@ function decideSide(data, own, peer, service, d, trace) {
   const closed = toNode ? contest.xn : contest.x;
   if (closed) return close(false, ": " + closed);
   const [subject, name] = other ? [other.subject, other.name] : [null, ""];
-  const q = {data, pod, peer: {text: peer.text, addr: peer.addr, nodes: peer.nodes, names: peer.names, subject, name, end: peer}, service, d, toNode, tiered};
+  const q = {data, pod, peer: {text: peer.text, addr: peer.addr, nodes: peer.nodes, stands: peer.stands, subject, name, end: peer}, service, d, toNode, tiered};
   q.destination = d === EGRESS ? q.peer.subject : pod.subject;
-  const names = d === EGRESS && !subject && !peer.names ? namesOf(q) : [];
+  const names = d === EGRESS && !subject && !peer.stands ? namesOf(q) : [];
   const a = answer(q, null, trace !== null);
   const open = names.length > 0 && answer({...q, peer: {...q.peer, named: true}}, null, false).allowed !== a.allowed;
   if (!trace) return open ? null : a.allowed;
@@ -212,7 +212,7 @@ function portText(q, port) {
 
 // endText returns an end as a verdict names it.
 function endText(end) {
-  if (end.names) return end.names[0];
+  if (end.stands) return end.stands;
   if (!end.name) return end.text;
   return end.text ? end.name + " (" + end.text + ")" : end.name;
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -124,14 +125,14 @@ func commonPrefix(a, b string) string {
 	return a[:strings.LastIndexByte(a[:n], '-')+1]
 }
 
-// addresses parses addresses. It returns the first text that is none.
-func addresses(texts []string) (out []netip.Addr, bad string) {
+// addresses parses addresses.
+func addresses(texts []string) (out []netip.Addr, err error) {
 	for _, text := range texts {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
-			return nil, text
+			return nil, errors.Errorf("--address: %q is no address such as 203.0.113.7", text)
 		}
 		out = append(out, a.Unmap())
 	}
-	return out, ""
+	return out, nil
 }
