@@ -602,13 +602,20 @@ func TestS113_AFloodIsCounted(t *testing.T) {
 	}
 }
 
-// TestS109_ARefusedAnswerIsAskedAgain when the set is there, unless that is soon.
-func TestS109_ARefusedAnswerIsAskedAgain(t *testing.T) {
+// startWithoutSet starts a learner whose list has no set for IPv4. Only answers by UDP are queued, and nothing is dropped.
+func startWithoutSet(t *testing.T) (*wire, *Learner) {
+	t.Helper()
 	w := newWire(t, lab.NFT)
 	l, _ := w.start()
 	w.iptables(npc.IPv4, "-F", "FORWARD")
 	w.rule(npc.IPv4, "-p", "udp", "--sport", "53", "-j", "NFQUEUE", "--queue-num", strconv.Itoa(number))
 	w.apply(ipset.Op{Kind: ipset.Destroy, Set: w.list().Sets[npc.IPv4]})
+	return w, l
+}
+
+// TestS109_ARefusedAnswerIsAskedAgain when the set is there, unless that is soon.
+func TestS109_ARefusedAnswerIsAskedAgain(t *testing.T) {
+	w, l := startWithoutSet(t)
 	conn := w.dial("udp", npc.IPv4)
 	if _, err := conn.Write(query(npc.IPv4, "n1.d")); err != nil {
 		t.Fatal(err)
@@ -630,11 +637,7 @@ func TestS109_ARefusedAnswerIsAskedAgain(t *testing.T) {
 
 // TestS109_OthersPassWhileAnAnswerWaits for its set, and it does not pass with them.
 func TestS109_OthersPassWhileAnAnswerWaits(t *testing.T) {
-	w := newWire(t, lab.NFT)
-	l, _ := w.start()
-	w.iptables(npc.IPv4, "-F", "FORWARD")
-	w.rule(npc.IPv4, "-p", "udp", "--sport", "53", "-j", "NFQUEUE", "--queue-num", strconv.Itoa(number))
-	w.apply(ipset.Op{Kind: ipset.Destroy, Set: w.list().Sets[npc.IPv4]})
+	w, l := startWithoutSet(t)
 	waits, other := w.dial("udp", npc.IPv4), w.dial("udp", npc.IPv4)
 	if _, err := waits.Write(query(npc.IPv4, "n1.d")); err != nil {
 		t.Fatal(err)
