@@ -42,7 +42,8 @@ func TestHitsAreOfTheRulesThatAreShown(t *testing.T) {
 		m, all := controller.New(enforce.Config{NodeName: c.node}), npccluster.New()
 		objects.Deliver(m)
 		objects.Deliver(all)
-		by := m.Lookup().Evaluate(verdict.Flow{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Service: c.service})
+		by, _ := m.Lookup().Evaluate(verdict.NoBound, verdict.Flow{From: netip.MustParseAddr(c.from),
+			To: netip.MustParseAddr(c.to), Service: c.service})
 		shown := verdict.By{}
 		for _, row := range explain.Policies(all.View(), "") {
 			if row.Policy == c.policy && row.Tier == c.tier {

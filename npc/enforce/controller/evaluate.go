@@ -54,15 +54,16 @@ func (j *evaluator) forget() {
 	j.changes++ // groups forget when they are asked: there may be many
 }
 
-// Evaluate returns what policies make of a flow.
-func (l Lookup) Evaluate(f verdict.Flow) verdict.Verdict {
+// Evaluate returns what policies make of a flow. If that takes more than most comparisons, the verdict is not known,
+// and costly is the namespace whose rules take them.
+func (l Lookup) Evaluate(most int, f verdict.Flow) (v verdict.Verdict, costly string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	return l.c.evaluator.hear(f, nil, verdict.NoBound).named()
+	h := l.c.evaluator.hear(f, nil, most)
+	return h.named(), h.costly
 }
 
-// EvaluateWithin returns what policies make of a flow, without the names of rules. If that takes more than most
-// comparisons, the verdict is not known, and costly is the namespace whose rules take them.
+// EvaluateWithin is like Evaluate, but returns no names of rules: finding one can take long once after each change.
 func (l Lookup) EvaluateWithin(most int, f verdict.Flow) (v verdict.Verdict, costly string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

@@ -84,7 +84,7 @@ func TestEvaluate(t *testing.T) {
 		{"10.32.1.2", "10.32.1.2", 80, "allowed by   0 (ingress)"},
 	} {
 		f := verdict.Flow{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: c.port}}
-		v := w.Model.Evaluate(f)
+		v, _ := w.Model.Evaluate(verdict.NoBound, f)
 		got := fmt.Sprintf("%s by %s %s %d (%s)", map[bool]string{true: "allowed", false: "denied"}[v.Allowed], v.By.Tier, v.By.Policy, v.By.Number, v.Direction)
 		if !v.Evaluated {
 			got = "not evaluated"
@@ -108,7 +108,8 @@ egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destination
 	evaluate := func(to string, port uint16) verdict.Verdict {
 		f := verdict.Flow{From: netip.MustParseAddr("10.32.1.3"), To: netip.MustParseAddr(to),
 			Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: port}}
-		return w.Model.Evaluate(f)
+		v, _ := w.Model.Evaluate(verdict.NoBound, f)
+		return v
 	}
 	const out = `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{}]}`
 	const in = `{podSelector: {matchLabels: {app: web}}, ingress: [%s]}`
@@ -265,7 +266,7 @@ func TestARuleIsNamedOnce(t *testing.T) {
 		w.Relabel("a/p0", labels[0])
 		w.Again(false)
 		for _, f := range flows {
-			if v := w.Model.Evaluate(f); !v.Allowed || v.By.Content == "" {
+			if v, _ := w.Model.Evaluate(verdict.NoBound, f); !v.Allowed || v.By.Content == "" {
 				t.Fatalf("a flow is decided by %+v", v)
 			}
 		}

@@ -111,7 +111,7 @@ func (w *harness) expectEvaluated(lines string) {
 			w.Fatal(err)
 		}
 		f := verdict.Flow{From: netip.MustParseAddr(addrs[from]), To: netip.MustParseAddr(addrs[to]), Service: flow.Service{Protocol: 6, Port: port}}
-		if v := w.Model.Evaluate(f); v.Allowed != (want == "yes") {
+		if v, _ := w.Model.Evaluate(verdict.NoBound, f); v.Allowed != (want == "yes") {
 			w.Errorf("%s: evaluated as %+v", line, v)
 		}
 	}

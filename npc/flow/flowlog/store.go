@@ -20,9 +20,11 @@ type Evaluation struct {
 	From, To End
 	// PortNames are the names that the destination gives to the port.
 	PortNames []string
-	// Verdict is given by rules, the one that decided first; none if no rule did.
-	Verdict Verdict
-	By      []Applied
+	// Verdict is given by rules, the one that decided first; none if no rule did. RuleUnknown is set, and Verdict is
+	// empty, if they were not evaluated, for lack of time.
+	Verdict     Verdict
+	By          []Applied
+	RuleUnknown bool
 	// Staged are the groups that would decide otherwise, without numbers and times. Unevaluated is set if they were not
 	// evaluated, for lack of time.
 	Staged      []Staged

@@ -43,11 +43,16 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 		Help: "New connections from or to pods of this node that were recorded, by namespace " +
 			"(outside and node for what is no pod, other for further pairs). Denied ones are reports of packets."},
 		[]string{"from", "to", "verdict"})
+	unknown := prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_flows_rule_unknown_connections_total",
+		Help: "Recorded connections whose rule was not looked for, because that took too much time."})
 	ruleConnections, countRule := ruleCounter()
 	pairs := limited[pair]{max: maxPairs, other: pair{"other", "other"}}
 	r.store.Seen = func(c flowlog.Connection, j flowlog.Evaluation, number int) { // one call at a time
 		for _, rule := range j.By {
 			countRule(rule.RuleRef, j.Verdict, number)
+		}
+		if j.RuleUnknown {
+			unknown.Add(float64(number))
 		}
 		p := pairs.of(pair{group(&j.From), group(&j.To)})
 		connections.WithLabelValues(p.from, p.to, string(j.Verdict)).Add(float64(number))
@@ -61,7 +66,7 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 		opts := prometheus.GaugeOpts{Name: name, Help: help}
 		return prometheus.NewGaugeFunc(opts, func() float64 { return float64(value()) })
 	}
-	registry.MustRegister(connections, ruleConnections,
+	registry.MustRegister(connections, ruleConnections, unknown,
 		counter("weavenpc_flows_lost_events_total",
 			"New connections of this node that were not recorded, because the kernel dropped their events.",
 			func() uint64 { return r.totals().lost }),

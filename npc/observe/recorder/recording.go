@@ -46,6 +46,7 @@ type Recorder struct {
 	server *flowsocket.Server // nil if none is served
 	staged *stagedReporter
 	reader atomic.Pointer[conntrack.EventReader]
+	spent  allowance
 
 	mu     sync.Mutex // guards former, and that a reader that ends counts once
 	former totals     // of the readers that have failed
@@ -109,13 +110,11 @@ func (r *Recorder) Denied(p ulogd.Packet) {
 	r.record(flowlog.Denied, []flowlog.Connection{c})
 }
 
-// record records connections, and measures how long that takes while groups of staged policies are evaluated.
+// record records connections, in haste while that takes too much time.
 func (r *Recorder) record(v flowlog.Verdict, opened []flowlog.Connection) {
 	start := time.Now()
-	r.store.Add(start.UTC(), evaluator{r.config.Names, r.config.Domains, r.staged.haste.exceeded(start)}, v, opened)
-	if r.staged.any.Load() {
-		r.staged.haste.spend(time.Since(start))
-	}
+	r.store.Add(start.UTC(), evaluator{r.config.Names, r.config.Domains, r.spent.exceeded(start)}, v, opened)
+	r.spent.spend(time.Since(start))
 }
 
 // follow records the connections that the kernel's events report. A failure is logged when it begins.

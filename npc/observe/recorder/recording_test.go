@@ -49,10 +49,13 @@ func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
 		[]verdict.Difference{{Group: "open", Content: "1", Policy: "open-all", Verdict: verdict.Verdict{Allowed: true}}}
 }
 
-// Evaluate is for who is in haste.
-func (n names) Evaluate(f verdict.Flow) verdict.Verdict {
-	v, _ := n.Differences(f)
-	return v
+// Evaluate takes 2,000 comparisons for port 2000.
+func (n names) Evaluate(most int, f verdict.Flow) (v verdict.Verdict, costly string) {
+	if f.Port == 2000 && most < 2000 {
+		return v, "shop"
+	}
+	v, _ = n.Differences(f)
+	return v, ""
 }
 
 // NamesAt has one name for an address outside, as web knows it.

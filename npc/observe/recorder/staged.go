@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +28,6 @@ type stagedReporter struct {
 	labelled                limited[stagedPolicy] // those with label values of their own
 	known                   map[string]string     // the groups as the store knows them; nil at first
 	any                     atomic.Bool           // whether there are groups
-	haste                   allowance
 }
 
 // stagedKind is what connections have in common that are repeats of each other in the log.
@@ -72,7 +70,7 @@ func newStagedReporter(
 
 // seen reports what groups would do with a number of connections. It is called by one goroutine at a time.
 func (r *stagedReporter) seen(c flowlog.Connection, j flowlog.Evaluation, number int) {
-	if j.Unevaluated {
+	if j.Unevaluated && r.any.Load() {
 		r.unevaluated.Add(float64(number))
 	}
 	for _, s := range j.Staged {
@@ -133,35 +131,4 @@ func (r *Recorder) watchStaged(ctx context.Context) {
 		}
 	}
 	s.lines.SumUp(time.Now().Add(dedup.Window)) // as if all windows had ended
-}
-
-const (
-	// stagedShare is the part of a processor that recording may take while groups of staged policies are evaluated, and
-	// stagedBurst how much more at a time. Tenants say how many there are, and how many rules they have.
-	stagedShare = 0.15
-	stagedBurst = 300 * time.Millisecond
-)
-
-// allowance bounds the time that is spent on something in the long run.
-type allowance struct {
-	mu    sync.Mutex    // guards the fields below
-	spent time.Duration // more than the share, at a time
-	at    time.Time
-}
-
-// exceeded reports whether too much was spent.
-func (a *allowance) exceeded(now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.spent > 0 {
-		a.spent = max(0, a.spent-time.Duration(float64(now.Sub(a.at))*stagedShare))
-	}
-	a.at = now
-	return a.spent > stagedBurst
-}
-
-func (a *allowance) spend(took time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.spent += took
 }

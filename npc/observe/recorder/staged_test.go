@@ -94,20 +94,54 @@ func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 	if over < 650 || over > 750 {
 		t.Errorf("%d of 1000 are over the share; each takes half of the time", over)
 	}
-	r.staged.haste.at = time.Now()
-	r.staged.haste.spend(time.Hour)
+	r.staged.any.Store(true)
+	r.spent.at = time.Now()
+	r.spent.spend(time.Hour)
 	r.Denied(ulogd.Packet{Src: web, Dst: db, Protocol: 6, DstPort: 5432})
 	records, _ := r.store.Since(0)
 	if len(records) != 1 || len(records[0].Staged) > 0 || records[0].By == nil {
 		t.Errorf("%+v", records)
 	}
+	if n := counted(t, registry, "weavenpc_staged_unevaluated_connections_total"); n != 1 {
+		t.Errorf("%g are counted", n)
+	}
+}
+
+// TestCostlyRulesTakeLittleTime: when recording takes too much of it, rules that take many comparisons are not evaluated,
+// which is counted, and others are. The record has the verdict of the kernel.
+func TestCostlyRulesTakeLittleTime(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := newRecorder(t, func(c *Config) { c.Registry = registry })
+	r.spent.at = time.Now()
+	r.spent.spend(time.Hour)
+	for _, port := range []uint16{80, 2000} {
+		r.Denied(ulogd.Packet{Src: web, Dst: db, Protocol: 6, DstPort: port})
+	}
+	records, _ := r.store.Since(0)
+	if len(records) != 2 || records[0].By == nil || records[1].By != nil || records[1].Verdict != flowlog.Denied ||
+		records[1].From.Workload != "Deployment/web" {
+		t.Errorf("%+v", records)
+	}
+	if n := counted(t, registry, "weavenpc_flows_rule_unknown_connections_total"); n != 1 {
+		t.Errorf("%g are counted", n)
+	}
+	if n := counted(t, registry, "weavenpc_staged_unevaluated_connections_total"); n != 0 {
+		t.Errorf("%g are counted, and nothing is staged", n)
+	}
+}
+
+// counted returns the value of a counter.
+func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
 	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range collected {
-		if n := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "weavenpc_staged_unevaluated_connections_total" && n != 1 {
-			t.Errorf("%g are counted", n)
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetCounter().GetValue()
 		}
 	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
