@@ -107,9 +107,9 @@ func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 	}
 }
 
-// TestCostlyRulesTakeLittleTime: when recording takes too much of it, rules that take many comparisons are not evaluated,
+// TestS76_CostlyRulesTakeLittleTime: when recording takes too much of it, rules that take many comparisons are not evaluated,
 // which is counted, and others are. The record has the verdict of the kernel.
-func TestCostlyRulesTakeLittleTime(t *testing.T) {
+func TestS76_CostlyRulesTakeLittleTime(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })
 	r.spent.at = time.Now()
