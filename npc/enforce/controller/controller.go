@@ -104,9 +104,8 @@ func (c *Controller) apply(e queuedChange) {
 	e.Apply()
 	c.evaluator.forget()
 	c.state.edited = c.state.edited || e.Kind == policyChanges
-	if c.state.isolation.BudgetStale() {
-		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: c.state.reconcileBudget},
-			time.Now())
+	if e.Kind == podChanges && c.state.isolation.BudgetStale() {
+		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: func() {}}, time.Now())
 		c.wake.send()
 	}
 }

@@ -87,6 +87,10 @@ func (p Planner) Plan(collectGarbage bool,
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.changes.batch == policyChanges && c.state.isolation.BudgetStale() {
+		c.state.reconcileBudget()
+		c.evaluator.forget()
+	}
 	c.state.isolation.Write()
 	for f, t := range c.state.tables {
 		known[f] = p.holdFound(t, known[f])

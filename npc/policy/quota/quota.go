@@ -217,9 +217,9 @@ func (l *Usage) Reconcile() []Grant {
 	oldest := slices.SortedFunc(maps.Values(l.accounts), (*Account).before)
 	used, shares := map[string]Cost{}, map[*Account]float64{}
 	for _, a := range oldest {
-		if l.fits(used[a.Namespace], a.Cost, namespaceScope()) == nil {
-			used[a.Namespace] = used[a.Namespace].Plus(a.Cost)
-			shares[a] = l.share(used[a.Namespace])
+		with := used[a.Namespace].Plus(a.Cost)
+		if what, _, _ := l.over(with, namespaceScope()); what == "" {
+			used[a.Namespace], shares[a] = with, l.share(with)
 		} else {
 			shares[a] = math.Inf(1)
 		}

@@ -172,12 +172,14 @@ func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 		return known
 	}
 	u := x.newSelector(set, ipset.HashIP)
+	var parts labelset.Selectors[*selector] // without those of others, of which there may be many
 	within := map[*namespace]struct{}{}
 	scopes := map[any]struct{}{}
 	for of := range spec.Selectors() {
 		part := &selector{SelectorSpec: of, union: u, sets: u.sets}
 		u.parts = append(u.parts, part)
 		x.publish(part)
+		parts.Add(part, part.Pods)
 		scope := any(part.Namespace)
 		if part.namespaces != nil {
 			scope = part.namespaces
@@ -188,7 +190,13 @@ func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 		}
 	}
 	for ns := range within {
-		x.refill(map[*selector]struct{}{u: {}}, ns)
+		for _, p := range ns.pods {
+			selects := false
+			parts.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
+			if selects {
+				u.add(p)
+			}
+		}
 	}
 	return u
 }

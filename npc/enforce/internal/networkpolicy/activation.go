@@ -66,10 +66,12 @@ func (s *activation) reselect(ns *namespace, p *enforced, q *index.Pod) {
 	switch is := q.Local() && q.SelectedBy(p.Target); {
 	case is && !was:
 		p.selected[q] = struct{}{}
+		addTo(&ns.pods[q].isolating, p, 1)
 		s.charge(p)
 		s.activate(ns, p)
 	case was && !is:
 		delete(p.selected, q)
+		addTo(&ns.pods[q].isolating, p, -1)
 		if len(p.selected) == 0 {
 			s.refund(p)
 			s.deactivate(ns, p)

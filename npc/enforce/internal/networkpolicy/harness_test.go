@@ -86,6 +86,7 @@ func (w *harness) event(text string) (c index.Change) {
 	switch {
 	case what == "policy":
 		w.policy(rest, gone)
+		w.ReconcileBudget()
 	case what == "namespace":
 		name, facts, _ := strings.Cut(rest, " ")
 		n := npc.Namespace{Name: name}

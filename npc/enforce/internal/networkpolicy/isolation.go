@@ -120,7 +120,9 @@ func (s *Isolation) SetPolicy(p *Policy) {
 		s.policies++
 	}
 	s.replace(ns, old, next)
-	s.activation.report(ns.policies[p.Name])
+	if next.denied == nil { // else ReconcileBudget reports it
+		s.activation.report(next)
+	}
 }
 
 // DeletePolicy removes the policy of a name, if it is there and has the UID; an empty UID stands for any.
@@ -147,14 +149,15 @@ func (s *Isolation) replace(ns *namespace, old, next *enforced) {
 				next.selected[q] = struct{}{}
 			}
 		}
+		ns.count(next, 1)
 		s.activation.charge(next)
 		s.activation.activate(ns, next)
 	}
 	if old != nil {
+		ns.count(old, -1)
 		s.activation.deactivate(ns, old)
 	}
 	s.Reisolate(ns.name)
-	s.ReconcileBudget()
 }
 
 // Reselect finds out which policies select a pod that became local or is local no more, or has other labels.
@@ -194,7 +197,7 @@ func (s *Isolation) isolate(ns *namespace, st *podState) {
 	case s.legacy:
 		is[npc.Ingress] = st.DefaultDeny()
 	default:
-		is = ns.isolated(st.Pod)
+		is = ns.isolated(st)
 	}
 	if is == st.isolated {
 		return
@@ -225,8 +228,8 @@ func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 	}
 }
 
-// ReconcileBudget enforces the policies that fit into the limits, the oldest first. It is for changes of policies: a
-// change of pods must not change the rules of other policies.
+// ReconcileBudget enforces the policies that fit into the limits, the oldest first. It is to be called after changes of
+// policies, before what they need is carried out: a change of pods must not change the rules of other policies.
 func (s *Isolation) ReconcileBudget() {
 	if !s.activation.synced {
 		return // who is the oldest is not known

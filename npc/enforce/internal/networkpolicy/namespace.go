@@ -10,12 +10,16 @@ type namespace struct {
 	name     string
 	policies map[string]*enforced     // name -> policy
 	pods     map[*index.Pod]*podState // local pods
+	// isolating counts the policies by the directions that they isolate pods in.
+	isolating [len(npc.Directions)]int
 	rules    [len(npc.Directions)]*ruleSet
 }
 
 // podState is the isolation of one local pod.
 type podState struct {
 	*index.Pod
+	// isolating counts the policies that select the pod by the directions that they isolate it in.
+	isolating [len(npc.Directions)]int
 	// isolated is set for each direction that the pod is isolated in.
 	isolated [len(npc.Directions)]bool
 	// shards have the rules for the pod; nil if there are none.
@@ -52,14 +56,27 @@ func (ns *namespace) withdraw(p *enforced) {
 // empty reports whether nothing is known of the namespace.
 func (ns *namespace) empty() bool { return len(ns.policies)+len(ns.pods) == 0 }
 
-// isolated returns the directions that policies isolate a pod in. Any may select one whose labels are not known.
-func (ns *namespace) isolated(q *index.Pod) (is [len(npc.Directions)]bool) {
-	for _, p := range ns.policies {
-		if p.selects(q) || q.Unlabelled {
-			for d := range npc.Directions {
-				is[d] = is[d] || p.Isolates[d]
-			}
+// count adds n to what counts a policy that comes or goes with the pods that it selects.
+func (ns *namespace) count(p *enforced, n int) {
+	addTo(&ns.isolating, p, n)
+	for q := range p.selected {
+		addTo(&ns.pods[q].isolating, p, n)
+	}
+}
+
+// addTo adds n to counts of the directions that a policy isolates pods in.
+func addTo(counts *[len(npc.Directions)]int, p *enforced, n int) {
+	for d := range npc.Directions {
+		if p.Isolates[d] {
+			counts[d] += n
 		}
+	}
+}
+
+// isolated returns the directions that policies isolate a pod in. Any may select one whose labels are not known.
+func (ns *namespace) isolated(st *podState) (is [len(npc.Directions)]bool) {
+	for d := range npc.Directions {
+		is[d] = st.isolating[d] > 0 || st.Unlabelled && ns.isolating[d] > 0
 	}
 	return is
 }
