@@ -105,9 +105,14 @@ func (c *Controller) apply(e queuedChange) {
 	c.evaluator.forget()
 	c.state.edited = c.state.edited || e.Kind == policyChanges
 	if e.Kind == podChanges && c.state.isolation.BudgetStale() {
-		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: func() {}}, time.Now())
-		c.wake.send()
+		c.reconcileLater()
 	}
+}
+
+// reconcileLater has the budget reconciled with the next policies.
+func (c *Controller) reconcileLater() {
+	c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: func() {}}, time.Now())
+	c.wake.send()
 }
 
 // SetPod takes a pod as it now is.

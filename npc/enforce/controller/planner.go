@@ -87,9 +87,12 @@ func (p Planner) Plan(collectGarbage bool,
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes.batch == policyChanges && c.state.isolation.BudgetStale() {
+	switch {
+	case c.changes.batch == policyChanges:
 		c.state.reconcileBudget()
 		c.evaluator.forget()
+	case c.state.synced && c.state.isolation.Outgrown():
+		c.reconcileLater()
 	}
 	c.state.isolation.Write()
 	for f, t := range c.state.tables {

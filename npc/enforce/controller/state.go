@@ -225,8 +225,9 @@ func (s *state) deletePolicy(namespace, name string, uid types.UID) {
 
 // reconcileBudget enforces the policies that fit into the limits.
 func (s *state) reconcileBudget() {
-	s.isolation.ReconcileBudget()
-	s.follow(index.Change{})
+	if s.isolation.ReconcileBudget() {
+		s.follow(index.Change{})
+	}
 }
 
 // followNamespace has everything follow a change of a namespace that the index took.

@@ -141,6 +141,9 @@ func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
 	}
 }
 
+// Len returns how many entries a set is to have or has.
+func Len(s *Set) int { return s.members.Len() }
+
 // Drop makes the set no longer desired, and with it none of its entries.
 func (s *Set) Drop() {
 	s.wanted = false

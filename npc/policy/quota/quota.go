@@ -95,14 +95,14 @@ func (l Limits) Check(c Cost) error {
 		number(c.of(what)), what, number(limit), flag)
 }
 
-// fits returns an error if a cost does not fit into the rest of a scope.
-func (l Limits) fits(used, c Cost, s scope) error {
-	what, flag, limit := l.over(used.Plus(c), s)
+// fits returns an error if what a policy asks for does not fit into the rest of a scope.
+func (l Limits) fits(used *tally, a *Account, s scope) error {
+	what, flag, limit := l.over(used.with(a), s)
 	if what == "" {
 		return nil
 	}
 	return errors.Errorf("needs %s %s, more than other policies leave, the limit per %s is %s: %s %s=N",
-		number(c.of(what)), what, s.name, number(limit), flag, s.name)
+		number((&tally{}).with(a).of(what)), what, s.name, number(limit), flag, s.name)
 }
 
 // number returns a number with commas.
@@ -121,10 +121,59 @@ type Account struct {
 	// granted; at equal times the names decide.
 	Created time.Time
 	Cost    Cost
+	// Members are the sets of pods that the policy asks for, each with the number of its entries, if these are counted.
+	// Policies share the sets.
+	Members map[string]int
 }
 
 func (a *Account) before(b *Account) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// tally is what policies are granted together.
+type tally struct {
+	Cost
+	sets map[string]shared
+}
+
+// shared is how many policies ask for a set of pods, and how many entries were counted for it.
+type shared struct{ users, entries int }
+
+// with returns the cost with that of one more policy.
+func (t *tally) with(a *Account) Cost {
+	c := t.Cost.Plus(a.Cost)
+	for set, entries := range a.Members {
+		if t.sets[set].users == 0 {
+			c.Entries += entries
+		}
+	}
+	return c
+}
+
+func (t *tally) add(a *Account) {
+	t.Cost = t.with(a)
+	for set, entries := range a.Members {
+		if t.sets == nil {
+			t.sets = map[string]shared{}
+		}
+		if s := t.sets[set]; s.users > 0 {
+			entries = s.entries
+		}
+		t.sets[set] = shared{t.sets[set].users + 1, entries}
+	}
+}
+
+func (t *tally) remove(a *Account) {
+	t.Cost = t.minus(a.Cost)
+	for set := range a.Members {
+		s := t.sets[set]
+		if s.users--; s.users > 0 {
+			t.sets[set] = s
+		} else {
+			delete(t.sets, set)
+			t.Entries -= s.entries
+		}
+	}
 }
 
 type key struct{ namespace, name string }
@@ -134,14 +183,24 @@ type Usage struct {
 	Limits
 	accounts   map[key]*Account
 	denied     map[key]error
-	node       Cost
-	namespaces map[string]Cost
+	node       tally
+	namespaces map[string]*tally
 	stale      bool
 }
 
 // NewUsage returns a Usage without accounts.
 func NewUsage(l Limits) *Usage {
-	return &Usage{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]Cost{}}
+	return &Usage{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]*tally{}}
+}
+
+// of returns what the policies of a namespace are granted.
+func of(tallies map[string]*tally, namespace string) *tally {
+	t := tallies[namespace]
+	if t == nil {
+		t = &tally{}
+		tallies[namespace] = t
+	}
+	return t
 }
 
 // Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it
@@ -172,24 +231,33 @@ func (l *Usage) Close(namespace, name string) {
 		delete(l.denied, k)
 		return
 	}
-	l.node = l.node.minus(a.Cost)
-	if rest := l.namespaces[namespace].minus(a.Cost); rest == (Cost{}) {
+	l.node.remove(a)
+	t := of(l.namespaces, namespace)
+	if t.remove(a); t.Cost == (Cost{}) {
 		delete(l.namespaces, namespace)
-	} else {
-		l.namespaces[namespace] = rest
+	}
+}
+
+// Recount replaces the sets of pods that a policy asks for, if it has an account. It counts after Reconcile.
+func (l *Usage) Recount(namespace, name string, members map[string]int) {
+	if a := l.accounts[key{namespace, name}]; a != nil {
+		a.Members, l.stale = members, true
 	}
 }
 
 func (l *Usage) room(a *Account) error {
-	if err := l.fits(l.namespaces[a.Namespace], a.Cost, namespaceScope()); err != nil {
+	if err := l.Check((&tally{}).with(a)); err != nil {
 		return err
 	}
-	return l.fits(l.node, a.Cost, nodeScope())
+	if err := l.fits(of(l.namespaces, a.Namespace), a, namespaceScope()); err != nil {
+		return err
+	}
+	return l.fits(&l.node, a, nodeScope())
 }
 
 func (l *Usage) grant(a *Account) {
-	l.node = l.node.Plus(a.Cost)
-	l.namespaces[a.Namespace] = l.namespaces[a.Namespace].Plus(a.Cost)
+	l.node.add(a)
+	of(l.namespaces, a.Namespace).add(a)
 }
 
 // Stale reports whether Reconcile may change which policies are granted.
@@ -213,13 +281,15 @@ func (l *Usage) Reconcile() []Grant {
 		return nil
 	}
 	was := l.denied
-	l.denied, l.node, l.namespaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
+	l.denied, l.node, l.namespaces, l.stale = map[key]error{}, tally{}, map[string]*tally{}, false
 	oldest := slices.SortedFunc(maps.Values(l.accounts), (*Account).before)
-	used, shares := map[string]Cost{}, map[*Account]float64{}
+	used, shares := map[string]*tally{}, map[*Account]float64{}
 	for _, a := range oldest {
-		with := used[a.Namespace].Plus(a.Cost)
-		if what, _, _ := l.over(with, namespaceScope()); what == "" {
-			used[a.Namespace], shares[a] = with, l.share(with)
+		with := of(used, a.Namespace)
+		alone, _, _ := l.over((&tally{}).with(a), policyScope())
+		if together, _, _ := l.over(with.with(a), namespaceScope()); alone+together == "" {
+			with.add(a)
+			shares[a] = l.share(with.Cost)
 		} else {
 			shares[a] = math.Inf(1)
 		}

@@ -116,11 +116,11 @@ func TestWhoIsDeniedDependsOnThePoliciesAlone(t *testing.T) {
 		if a, b := first.names(), second.names(); a != b {
 			t.Fatalf("denied: %q in one order, %q in another", a, b)
 		}
-		if first.node != second.node || len(first.namespaces) != len(second.namespaces) {
+		if first.node.Cost != second.node.Cost || len(first.namespaces) != len(second.namespaces) {
 			t.Fatal("other sums")
 		}
 		for name, c := range first.namespaces {
-			if l := first.Limits; c.Sets > l.Sets.Namespace || first.node.Sets > l.Sets.Node || second.namespaces[name] != c {
+			if l := first.Limits; c.Sets > l.Sets.Namespace || first.node.Sets > l.Sets.Node || second.namespaces[name].Cost != c.Cost {
 				t.Fatalf("%s needs %v", name, c)
 			}
 		}

@@ -157,7 +157,8 @@ func (o *options) registerBudget(f *pflag.FlagSet) {
 			"and for all policies; a policy beyond it isolates its pods and allows nothing")
 	f.Var(&o.budget.Rules, "max-rules", "the same limits for iptables rules")
 	f.Var(&o.budget.Entries, "max-entries",
-		"the same limits for the set entries of policies themselves, which are address blocks")
+		"the same limits for set entries: address blocks, and pods in the sets that policies ask for. "+
+			"Pods count if all may be more than a namespace's limit, once for policies that share a set")
 }
 
 // registerRelay registers the flags about the relay.

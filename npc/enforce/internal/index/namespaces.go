@@ -13,28 +13,29 @@ func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
 	if known := x.namespaceSelectors[key]; known != nil {
 		return known
 	}
+	n := x.find(s)
+	x.namespaceSelectors[key] = n
+	return n
+}
+
+// find finds the namespaces that a selector matches.
+func (x *Sets) find(s labels.Selector) *namespaceSelector {
 	n := &namespaceSelector{selector: s, matched: map[*namespace]struct{}{}, users: map[*selector]struct{}{}}
 	for _, ns := range x.namespaces {
 		if ns.matches(s) {
 			n.matched[ns] = struct{}{}
 		}
 	}
-	x.namespaceSelectors[key] = n
 	return n
 }
 
 // FitsList reports whether the namespaces that a selector matches are few enough for a list of their sets.
 func (x *Sets) FitsList(s labels.Selector) bool {
-	if known := x.namespaceSelectors[s.String()]; known != nil {
-		return len(known.matched) <= x.config.MaxListSize
+	n := x.namespaceSelectors[s.String()]
+	if n == nil {
+		n = x.find(s)
 	}
-	n := 0
-	for _, ns := range x.namespaces {
-		if ns.matches(s) {
-			n++
-		}
-	}
-	return n <= x.config.MaxListSize
+	return len(n.matched) <= x.config.MaxListSize
 }
 
 // relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector

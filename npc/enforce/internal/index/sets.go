@@ -172,33 +172,43 @@ func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 		return known
 	}
 	u := x.newSelector(set, ipset.HashIP)
-	var parts labelset.Selectors[*selector] // without those of others, of which there may be many
-	within := map[*namespace]struct{}{}
-	scopes := map[any]struct{}{}
 	for of := range spec.Selectors() {
 		part := &selector{SelectorSpec: of, union: u, sets: u.sets}
 		u.parts = append(u.parts, part)
 		x.publish(part)
-		parts.Add(part, part.Pods)
-		scope := any(part.Namespace)
-		if part.namespaces != nil {
-			scope = part.namespaces
+	}
+	for p := range x.selected(u.parts) {
+		u.add(p)
+	}
+	return u
+}
+
+// selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
+func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
+	var asked labelset.Selectors[*selector]
+	within, scopes := map[*namespace]struct{}{}, map[any]struct{}{}
+	for _, s := range by {
+		asked.Add(s, s.Pods)
+		scope := any(s.Namespace)
+		if s.namespaces != nil {
+			scope = s.namespaces
 		}
 		if _, known := scopes[scope]; !known {
 			scopes[scope] = struct{}{}
-			maps.Insert(within, x.scope(part))
+			maps.Insert(within, x.scope(s))
 		}
 	}
-	for ns := range within {
-		for _, p := range ns.pods {
-			selects := false
-			parts.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
-			if selects {
-				u.add(p)
+	return func(yield func(*Pod) bool) {
+		for ns := range within {
+			for _, p := range ns.pods {
+				selects := false
+				asked.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
+				if selects && !yield(p) {
+					return
+				}
 			}
 		}
 	}
-	return u
 }
 
 // refill puts the pods of a namespace into the unions that have a part that selects them, and takes others out.

@@ -19,17 +19,21 @@ type activation struct {
 	synced bool
 	// changed are the namespaces whose pods or rules have to be assigned to shards again.
 	changed map[*namespace]struct{}
+	count   count
 }
 
-func newActivation(sets *index.Sets, limits quota.Limits) activation {
+func newActivation(sets *index.Sets, limits quota.Limits, maxRules int) activation {
 	return activation{sets: sets, budget: quota.NewUsage(limits), reports: enforce.NewInvalidPolicies(),
-		changed: map[*namespace]struct{}{}}
+		changed: map[*namespace]struct{}{}, count: count{maxRules: maxRules}}
 }
 
-// charge asks for room for a policy's rules, if it is not active yet and selects a local pod.
+// charged reports whether a policy needs room for its rules: it selects a local pod.
+func (s *activation) charged(p *enforced) bool { return len(p.selected) > 0 && p.Cost.Rules > 0 }
+
+// charge asks for room for a policy's rules, if it is not active yet.
 func (s *activation) charge(p *enforced) {
-	if !p.active && len(p.selected) > 0 && p.Cost.Rules > 0 {
-		p.denied = s.budget.Open(quota.Account{Namespace: p.Namespace, Name: p.Name, Created: p.created, Cost: p.Cost})
+	if !p.active && s.charged(p) {
+		p.denied = s.budget.Open(s.account(p))
 	}
 }
 

@@ -39,7 +39,7 @@ type Isolation struct {
 func New(c Config, x *index.Index, tables [len(npc.Families)]*dataplane.Table, base *rules.Base,
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) *Isolation {
 	s := &Isolation{legacy: c.LegacyNetpol, index: x, namespaces: map[string]*namespace{},
-		activation: newActivation(x.Sets, c.Budget), sharding: newSharding(c.Sharding, tables, x.Sets, base, roots)}
+		activation: newActivation(x.Sets, c.Budget, c.Sharding.MaxRules), sharding: newSharding(c.Sharding, tables, x.Sets, base, roots)}
 	for _, d := range npc.Directions {
 		for f, t := range tables {
 			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP,
@@ -229,12 +229,15 @@ func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 }
 
 // ReconcileBudget enforces the policies that fit into the limits, the oldest first. It is to be called after changes of
-// policies, before what they need is carried out: a change of pods must not change the rules of other policies.
-func (s *Isolation) ReconcileBudget() {
+// policies, before what they need is carried out: a change of pods must not change the rules of other policies. It
+// reports whether it may have changed something.
+func (s *Isolation) ReconcileBudget() bool {
 	if !s.activation.synced {
-		return // who is the oldest is not known
+		return false // who is the oldest is not known
 	}
-	for _, v := range s.activation.budget.Reconcile() {
+	s.recount()
+	grants := s.activation.budget.Reconcile()
+	for _, v := range grants {
 		ns := s.namespaces[v.Namespace]
 		p := ns.policies[v.Name]
 		if v.Changed {
@@ -243,6 +246,7 @@ func (s *Isolation) ReconcileBudget() {
 		p.denied = v.Denied
 		s.activation.report(p)
 	}
+	return len(grants) > 0
 }
 
 // BudgetStale reports whether ReconcileBudget may change which policies are enforced.

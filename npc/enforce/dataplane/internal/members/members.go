@@ -82,6 +82,9 @@ func (m Members) Lacking() (out []ipset.Entry) {
 // Clean reports whether no entry differs.
 func (m Members) Clean() bool { return len(m.dirty) == 0 }
 
+// Len returns the number of entries that are desired or in the kernel.
+func (m Members) Len() int { return len(m.states) }
+
 // Empty reports whether nothing is desired, and nothing in the kernel.
 func (m Members) Empty() bool { return len(m.states) == 0 }
 
