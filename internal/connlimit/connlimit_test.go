@@ -1,6 +1,7 @@
 package connlimit
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
@@ -63,11 +65,38 @@ func isOwn(c net.Conn) bool {
 // open reports whether a connection has not been closed after a while.
 func open(t *testing.T, c net.Conn) bool {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+	return !ends(t, c, 200*time.Millisecond)
+}
+
+// closed reports whether a connection is closed, and waits for that as long as a busy machine needs.
+func closed(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	return ends(t, c, await.Scaled(time.Minute))
+}
+
+func ends(t *testing.T, c net.Conn, within time.Duration) bool {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Read(make([]byte, 1))
-	return err == nil || os.IsTimeout(err)
+	return err != nil && !os.IsTimeout(err)
+}
+
+// know waits until a limit knows some connections, and requests on some of them.
+func (l *Limit[K]) know(t *testing.T, connections, requests int) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("%d connections, %d with a request", connections, requests), func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		busy := 0
+		for _, e := range l.entries {
+			if e.busy {
+				busy++
+			}
+		}
+		return len(l.entries) == connections && busy == requests
+	})
 }
 
 // TestS76_AClientsConnectionsCostItself: who opens too many loses its own, those without a request first, oldest first.
@@ -78,15 +107,19 @@ func TestS76_AClientsConnectionsCostItself(t *testing.T) {
 	other := dial(t, "127.0.0.3", addr)
 	busy := dial(t, "127.0.0.2", addr)
 	send(t, busy, "/slow")
-	time.Sleep(100 * time.Millisecond)
+	l.know(t, 2, 1)
 	var idle [4]net.Conn
 	for i := range idle {
 		idle[i] = dial(t, "127.0.0.2", addr)
-		time.Sleep(10 * time.Millisecond)
 	}
-	for i, want := range []bool{false, false, true, true} {
-		if open(t, idle[i]) != want {
-			t.Errorf("connection %d is open: %t", i, !want)
+	for i := range 2 {
+		if !closed(t, idle[i]) {
+			t.Errorf("connection %d is open", i)
+		}
+	}
+	for i := 2; i < 4; i++ {
+		if !open(t, idle[i]) {
+			t.Errorf("connection %d is closed", i)
 		}
 	}
 	if !open(t, busy) || !open(t, other) {
@@ -107,9 +140,13 @@ func TestS76_TheClientWithMostMakesRoom(t *testing.T) {
 				send(t, many[i], "/slow")
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		requests := 0
+		if asking {
+			requests = len(many)
+		}
+		l.know(t, 1+len(many), requests)
 		later := dial(t, "127.0.0.4", addr)
-		if !open(t, later) || !open(t, first) || open(t, many[0]) || !open(t, many[1]) {
+		if !closed(t, many[0]) || !open(t, later) || !open(t, first) || !open(t, many[1]) {
 			t.Errorf("asking %t: another connection than the oldest of the client with most was closed", asking)
 		}
 		close(slow)
@@ -128,16 +165,9 @@ func TestS76_ALimitForgets(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		entries, clients := len(l.entries), len(l.clients)
-		l.mu.Unlock()
-		if entries == 0 && clients == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections of %d clients", entries, clients)
-		}
+	l.know(t, 0, 0)
+	if n := len(l.clients); n > 0 {
+		t.Errorf("%d clients have no connection", n)
 	}
 }
 
