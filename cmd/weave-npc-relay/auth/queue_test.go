@@ -6,23 +6,35 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // began reports whether the review of a token begins at once; else it goes on to wait until the test ends.
-func (q *queue) began(t *testing.T, addr string, known bool) (*review, bool) {
+func (q *queue) began(t *testing.T, addr string, known bool) (r *review, ok bool) {
 	t.Helper()
-	begun := make(chan *review, 1)
+	begun, before := make(chan *review, 1), q.waits()
 	go func() {
 		if r, err := q.enter(t.Context(), netip.MustParseAddr(addr), known); err == nil {
 			begun <- r
 		}
 	}()
-	select {
-	case r := <-begun:
-		return r, true
-	case <-time.After(50 * time.Millisecond):
-		return nil, false
-	}
+	await.That(t, "a token that begins, or waits", func() bool {
+		select {
+		case r = <-begun:
+			ok = true
+		default:
+		}
+		return ok || q.waits() > before
+	})
+	return r, ok
+}
+
+// waits returns how many tokens wait.
+func (q *queue) waits() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
 }
 
 // TestS76_TokensOfAnAddressWaitForEachOther: one address has two reviews at a time, and not many that wait.
@@ -69,14 +81,14 @@ func TestS76_AddressesWithRefusedTokensAreLast(t *testing.T) {
 		}
 		others = append(others, r)
 	}
-	later := make(chan error)
+	later, before := make(chan error), q.waits()
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Scaled(time.Minute))
 		defer cancel()
 		_, err := q.enter(ctx, netip.MustParseAddr("192.0.2.7"), false)
 		later <- err
 	}()
-	time.Sleep(50 * time.Millisecond)
+	await.That(t, "one more that waits", func() bool { return q.waits() > before })
 	q.leave(suspects[0], false, true)
 	if err := <-later; err != nil {
 		t.Errorf("an address with refused tokens went first: %v", err)
