@@ -281,7 +281,7 @@ func TestAHubIsMadeAgain(t *testing.T) {
 	s := start(t, 10, upstream.Reached{Event: 10, Version: 10}, caughtUp)
 	for v := 11; v < 31; v++ {
 		s.cache.Modify(pod(v))
-		if got, want := s.next(t, time.Second), fmt.Sprintf("MODIFIED %d", v); got != want {
+		if got, want := s.next(t, inTime), fmt.Sprintf("MODIFIED %d", v); got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 		if v == 30 {
@@ -292,7 +292,7 @@ func TestAHubIsMadeAgain(t *testing.T) {
 		s.caches <- s.cache
 		ended.Stop()
 	}
-	if got := s.next(t, time.Second); got != "end" {
+	if got := s.next(t, inTime); got != "end" {
 		t.Errorf("got %q", got)
 	}
 	for i := range 20 {

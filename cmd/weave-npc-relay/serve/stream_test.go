@@ -23,6 +23,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/kinds"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/upstream"
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // source is a source that has reached what a test says.
@@ -131,6 +132,9 @@ func jsonFrames(t *testing.T, e *encodings) *frames {
 	return f
 }
 
+// inTime is how long to wait for what has to come: longer than a busy machine needs.
+var inTime = await.Scaled(time.Minute)
+
 // next returns the next event, as TYPE VERSION; empty if there is none within a time.
 func (s *started) next(t *testing.T, within time.Duration) string {
 	t.Helper()
@@ -188,7 +192,7 @@ var both = map[string]how{"behind": behind, "caught_up": caughtUp}
 // TestBookmarks are of what the agent has been sent, never ahead of it, never back, and only while the API server's
 // watch stands.
 func TestBookmarks(t *testing.T) {
-	const soon = 1500 * time.Millisecond
+	const soon = 1500 * time.Millisecond // longer than the time between bookmarks
 	for _, c := range []struct {
 		name string
 		from uint64
@@ -205,7 +209,11 @@ func TestBookmarks(t *testing.T) {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				s := start(t, c.from, c.at, h)
-				if got := s.next(t, soon); got != c.want {
+				within := soon
+				if c.want != "" {
+					within = inTime
+				}
+				if got := s.next(t, within); got != c.want {
 					t.Errorf("got %q, want %q", got, c.want)
 				}
 			})
@@ -217,16 +225,20 @@ func TestBookmarks(t *testing.T) {
 			s := start(t, 10, upstream.Reached{Event: 11, Version: 12, Fresh: true}, h)
 			s.cache.Modify(pod(11))
 			for _, want := range []string{"MODIFIED 11", "BOOKMARK 12"} {
-				if got := s.next(t, soon); got != want {
+				if got := s.next(t, inTime); got != want {
 					t.Errorf("got %q, want %q", got, want)
 				}
 			}
 			s.source.set(upstream.Reached{Event: 11, Version: 20})
-			if got := s.next(t, soon); got != "" {
+			got := s.next(t, soon)
+			for i := 0; got == "BOOKMARK 12" && i < 3; i++ { // it was on its way
+				got = s.next(t, soon)
+			}
+			if got != "" {
 				t.Errorf("got %q while the watch is broken", got)
 			}
 			s.source.set(upstream.Reached{Event: 11, Version: 20, Fresh: true})
-			if got := s.next(t, soon); got != "BOOKMARK 20" {
+			if got := s.next(t, inTime); got != "BOOKMARK 20" {
 				t.Errorf("got %q when it works again", got)
 			}
 		})
@@ -237,7 +249,7 @@ func TestBookmarks(t *testing.T) {
 		s.cache.Add(pod(7))
 		s.cache.Action(watch.Bookmark, pod(9)) // the end of the initial events
 		for _, want := range []string{"ADDED 7", "BOOKMARK 9", "BOOKMARK 12"} {
-			if got := s.next(t, soon); got != want {
+			if got := s.next(t, inTime); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
@@ -257,14 +269,14 @@ func TestEventsThatAreCloseTogether(t *testing.T) {
 				}
 			}
 			for v := 11; v <= 150; v++ {
-				if got, want := s.next(t, time.Second), fmt.Sprintf("MODIFIED %d", v); got != want {
+				if got, want := s.next(t, inTime), fmt.Sprintf("MODIFIED %d", v); got != want {
 					t.Fatalf("got %q, want %q", got, want)
 				}
 			}
 			s.refuses.Store(true)
 			close(s.caches)
 			s.cache.Stop()
-			if got := s.next(t, time.Second); got != "end" {
+			if got := s.next(t, inTime); got != "end" {
 				t.Errorf("got %q", got)
 			}
 			if s.bursts > 20 {
@@ -291,12 +303,10 @@ func TestAnAgentThatFallsFarBehind(t *testing.T) {
 			}()
 			select {
 			case <-sent:
-			case <-time.After(20 * time.Second):
+			case <-time.After(inTime):
 				t.Fatal("the cache waits")
 			}
-			for deadline := time.Now().Add(5 * time.Second); s.counts.slow.Load() == 0 && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond)
-			}
+			await.That(t, "ending the watch", func() bool { return s.counts.slow.Load() > 0 })
 			if s.counts.slow.Load() != 1 {
 				t.Errorf("ended %d times", s.counts.slow.Load())
 			}
@@ -322,7 +332,7 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 		ended <- nil
 	}))
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), inTime)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 	if err != nil {

@@ -58,7 +58,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isWatch {
 		select {
 		case <-r.Context().Done():
-		case <-time.After(3 * time.Second):
+		case <-time.After(2 * time.Second): // far less than the silence that ends freshness
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestWatch(t *testing.T) {
 			}
 			defer w.Stop()
 			var got []string
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for len(got) < strings.Count(c.want, ",")+1 {
 				select {
