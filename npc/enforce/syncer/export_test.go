@@ -149,10 +149,12 @@ func (s *Syncer) Lose(f npc.Family) {
 	}
 }
 
-// Hurry has the next runs of programs end after a time.
-func (s *Syncer) Hurry(limit time.Duration) {
+// Hurry has the next runs of programs end after a time: those of some families, or of all if none is given.
+func (s *Syncer) Hurry(limit time.Duration, families ...npc.Family) {
 	for _, k := range s.kernels {
-		k.retry.wait = limit - programTimeout
+		if len(families) == 0 || slices.Contains(families, k.family) {
+			k.retry.wait = limit - programTimeout
+		}
 	}
 }
 

@@ -119,13 +119,13 @@ func TestWhatFailedIsTriedAgain(t *testing.T) {
 func TestAProgramThatHangs(t *testing.T) {
 	s := newStation(t, iptables.NFT)
 	s.well()
-	s.Live.Hurry(500 * time.Millisecond)
+	s.Live.Hurry(500*time.Millisecond, npc.IPv4)
 	s.program("iptables-nft-restore:hang")
 	s.Policy("a/new", `{podSelector: {}, ingress: [{}]}`)
 	s.ill("deadline")
 	s.Expect("2001:db8::7 > fd32:1::2 tcp:80 = yes\n 10.32.1.4 > 10.32.1.2 tcp:80 = yes")
 	// While it is tried again, everything else goes on.
-	s.Live.Hurry(3 * time.Second)
+	s.Live.Hurry(8*time.Second, npc.IPv4) // longer than what goes on takes on a busy machine
 	s.Live.RetryNow()
 	if errs := s.Live.Sync(t.Context(), false); len(errs) > 0 {
 		t.Error(errs)

@@ -36,7 +36,7 @@ func TestS76_OneNamespaceThatCannotBeWritten(t *testing.T) {
 				s.program("iptables-"+string(b)+"-restore:"+how+"-"+rules("a"),
 					"ip6tables-"+string(b)+"-restore:"+how+"-"+rules("b"))
 				if how == "chokes" {
-					s.Live.Hurry(time.Second)
+					s.Live.Hurry(3 * time.Second) // longer than a write takes on a busy machine
 				}
 				// a has rules, which are replaced; b has none; the others have none, and are written with those two.
 				s.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 81}]}]}`)
