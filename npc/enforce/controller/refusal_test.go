@@ -15,6 +15,7 @@ import (
 func TestManyRefusals(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := atWork(t, &now)
+	began := time.Now()
 	for i := range 5 {
 		var of []string
 		for j := range 790 {
@@ -39,6 +40,7 @@ func TestManyRefusals(t *testing.T) {
 	if len(reasons) < 3900 {
 		t.Fatalf("there are only %d sets", len(reasons))
 	}
+	built := time.Since(began) // of which the refusals take a small part on any machine
 	start := time.Now()
 	if others, _ := m.Planner().Commit(dataplane.Transaction{}, dataplane.Result{RejectedSets: reasons}); len(others) > 0 {
 		t.Errorf("%d sets cannot be left out", len(others))
@@ -47,8 +49,8 @@ func TestManyRefusals(t *testing.T) {
 	if refused := m.Lookup().Rejected(); len(refused) < 5 {
 		t.Errorf("%d policies lack something", len(refused))
 	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("%d refused sets took %s", len(reasons), took)
+	if took := time.Since(start); took > 3*built {
+		t.Errorf("%d refused sets took %s, all sets and rules %s", len(reasons), took, built)
 	}
 	m.Planner().Retry(npc.IPv4)
 	carryOut()
