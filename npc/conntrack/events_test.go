@@ -161,7 +161,12 @@ func TestS99_PickUpsAreApart(t *testing.T) {
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	await.That(t, "taking it up", func() bool {
+		if got := s.read(); len(got) != 0 {
+			t.Fatalf("%v", got)
+		}
+		return s.reader.Resumed() > 0
+	})
 	if got := s.read(); len(got) != 0 || s.reader.Resumed() != 1 {
 		t.Errorf("%v, and %d were resumed", got, s.reader.Resumed())
 	}
