@@ -606,7 +606,10 @@ func TestS113_AFloodIsCounted(t *testing.T) {
 func startWithoutSet(t *testing.T) (*wire, *Learner) {
 	t.Helper()
 	w := newWire(t, lab.NFT)
-	l, _ := w.start()
+	l := w.open(io.Discard)
+	l.retryFor = 3 * retryFor // so that a test can act meanwhile on a busy machine
+	w.run(l)
+	await.That(t, "reading the queue", func() bool { return l.why() == nil })
 	w.iptables(npc.IPv4, "-F", "FORWARD")
 	w.rule(npc.IPv4, "-p", "udp", "--sport", "53", "-j", "NFQUEUE", "--queue-num", strconv.Itoa(number))
 	w.apply(ipset.Op{Kind: ipset.Destroy, Set: w.list().Sets[npc.IPv4]})
@@ -624,10 +627,10 @@ func TestS109_ARefusedAnswerIsAskedAgain(t *testing.T) {
 	if _, err := conn.Write(query(npc.IPv4, "n2.d")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(retryFor / 10)
+	await.That(t, "waiting for the set", func() bool { return l.snapshot().Late == 2 })
 	w.apply(ipset.Op{Kind: ipset.Create, Set: w.list().Sets[npc.IPv4]})
-	answer := make([]byte, 512)
-	if _, err := conn.Read(answer); err != nil || w.members()[addrOf(npc.IPv4, 2)] != "n2.d" {
+	_ = conn.SetReadDeadline(time.Now().Add(slow))
+	if _, err := conn.Read(make([]byte, 512)); err != nil || w.members()[addrOf(npc.IPv4, 2)] != "n2.d" {
 		t.Errorf("one that waited: %v, members %v", err, w.members())
 	}
 	if err := ask(conn, npc.IPv4, "n1.d"); err != nil || w.members()[addrOf(npc.IPv4, 1)] != "n1.d" {
