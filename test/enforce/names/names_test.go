@@ -39,7 +39,7 @@ func mustLookUp(t *testing.T, w *e2e.Cluster, network, name string, family int) 
 // reaches expects that web reaches an address outside, or not.
 func reaches(t *testing.T, w *e2e.Cluster, a netip.Addr, want bool) {
 	t.Helper()
-	if err := dial(w.Hosts["web"], a); (err == nil) != want {
+	if err := dial(w.Hosts["web"], a, want); (err == nil) != want {
 		t.Errorf("web reaches %s: %v, want %t\n%s", a, err, want, w.State())
 	}
 }
@@ -109,7 +109,7 @@ func TestS108_ExplainKnowsWhoseListLearned(t *testing.T) {
 		w := start(t, backend, e2e.Do(byName("*.example.com"), byNameFrom("db", "1", "n1.example.com", "*.example.org")))
 		a := mustLookUp(t, w, "udp", "n1.example.com.", 4)
 		for pod, want := range map[string]bool{"web": true, "db": false} {
-			if err := dial(w.Hosts[pod], a); (err == nil) != want {
+			if err := dial(w.Hosts[pod], a, want); (err == nil) != want {
 				t.Errorf("%s reaches the address: %v, want %t", pod, err, want)
 			}
 			out, stderr, status := e2e.Execute(t, w.Node("node1"), nil, "explain", "--kernel", "--node-name", "node1",
@@ -141,19 +141,19 @@ func TestS110_UntrustedAnswers(t *testing.T) {
 // TestS108_S113_Expiry waits until an address expires. The connection to it stays.
 func TestS108_S113_Expiry(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, byName("*.example.com"), "--domain-grace", "1s", "--established", "terminate")
+		w := start(t, backend, byName("*.example.com"), "--domain-grace", "3s", "--established", "terminate")
 		a := mustLookUp(t, w, "udp", "n1.example.com.", 4)
 		c, err := w.Hosts["web"].DialContext(t.Context(), "tcp", netip.AddrPortFrom(a, echoPort).String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		await.Within(t, e2e.Timeout, func() bool { return dial(w.Hosts["web"], a) != nil },
+		await.Within(t, e2e.Timeout, func() bool { return dial(w.Hosts["web"], a, false) != nil },
 			func() string { return "it does not expire\n" + w.State() })
 		w.Apply(t, w.Objects(e2e.Do(base(), byName("*.example.com"), e2e.Pod("shop/web", e2e.Labelled("app=web,more=x")))))
 		echoes(t, c, true)
 		w.Apply(t, w.Objects(e2e.Do(base(), byName("*.example.org"))))
-		await.Within(t, e2e.Timeout, func() bool { return !echo(c) },
+		await.Within(t, e2e.Timeout, func() bool { return !echo(c, time.Second) },
 			func() string { return "a connection stays whose names are gone\n" + w.State() })
 	})
 }
@@ -162,7 +162,7 @@ func TestS108_S113_Expiry(t *testing.T) {
 // more when nobody has the address any more.
 func TestS113_S114_ARestartEndsNothing(t *testing.T) {
 	e2e.EachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, byName("*.example.com"), "--domain-grace", "1s", "--established", "terminate")
+		w := start(t, backend, byName("*.example.com"), "--domain-grace", "3s", "--established", "terminate")
 		d, open := w.Daemons[0], []net.Conn{}
 		connect := func(name string, family int) netip.Addr {
 			t.Helper()
@@ -176,24 +176,24 @@ func TestS113_S114_ARestartEndsNothing(t *testing.T) {
 			return a
 		}
 		a := connect("n1.example.com.", 4)
-		await.Within(t, e2e.Timeout, func() bool { return dial(w.Hosts["web"], a) != nil },
+		await.Within(t, e2e.Timeout, func() bool { return dial(w.Hosts["web"], a, false) != nil },
 			func() string { return "it does not expire\n" + w.State() })
 		connect("n2.example.com.", 6)
 		for range 2 {
 			d.Kill(t)
-			time.Sleep(3 * time.Second) // the TTL of a second and the grace period
+			time.Sleep(5 * time.Second) // the TTL of a second and the grace period
 			d.Start(t)
 			d.AwaitReady(t)
 			time.Sleep(await.Scaled(time.Second)) // connections are looked at twice
 			for i, c := range open {
-				if !echo(c) {
+				if !echo(c, e2e.Timeout) {
 					t.Errorf("connection %d is ended\n%s", i, w.State())
 				}
 			}
 			reaches(t, w, a, false)
 		}
 		w.Apply(t, w.Objects(e2e.Do(base(), byName("*.example.org"))))
-		await.Within(t, e2e.Timeout, func() bool { return !echo(open[0]) && !echo(open[1]) },
+		await.Within(t, e2e.Timeout, func() bool { return !echo(open[0], time.Second) && !echo(open[1], time.Second) },
 			func() string { return "a connection stays whose names are gone\n" + w.State() })
 	})
 }
@@ -232,7 +232,7 @@ func TestS113_AnEditKeepsWhatWasLearned(t *testing.T) {
 					failed <- nil
 					return
 				default:
-					err = dial(w.Hosts["web"], first)
+					err = dial(w.Hosts["web"], first, true)
 				}
 			}
 			failed <- err
@@ -252,9 +252,9 @@ func TestS113_AnEditKeepsWhatWasLearned(t *testing.T) {
 	})
 }
 
-// echo reports whether a server that echoes does so.
-func echo(c net.Conn) bool {
-	_ = c.SetDeadline(time.Now().Add(time.Second))
+// echo reports whether a server that echoes does so within a time.
+func echo(c net.Conn, within time.Duration) bool {
+	_ = c.SetDeadline(time.Now().Add(within))
 	if _, err := c.Write([]byte("x")); err != nil {
 		return false
 	}
@@ -264,7 +264,11 @@ func echo(c net.Conn) bool {
 
 func echoes(t *testing.T, c net.Conn, want bool) {
 	t.Helper()
-	if got := echo(c); got != want {
+	within := time.Second
+	if want {
+		within = e2e.Timeout
+	}
+	if got := echo(c, within); got != want {
 		t.Errorf("the connection is open: %t, want %t", got, want)
 	}
 }
@@ -312,7 +316,7 @@ func TestS112_S114_Restart(t *testing.T) {
 // openStream opens a connection from web to the resolver.
 func openStream(t *testing.T, w *e2e.Cluster) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.Timeout)
 	defer cancel()
 	c, err := w.Hosts["web"].DialContext(ctx, "tcp", netip.AddrPortFrom(w.Hosts["mon"].Addr4(), resolverPort).String())
 	if err != nil {

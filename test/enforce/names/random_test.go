@@ -159,7 +159,7 @@ func (m *model) compare(t *testing.T, w *e2e.Cluster, g *random.Generator) (cell
 			return
 		}
 		cells++
-		if err := dial(w.Hosts[pod], a); (err == nil) != want {
+		if err := dial(w.Hosts[pod], a, want); (err == nil) != want {
 			t.Errorf("%s reaches %s: %v, want %t; known: %v", pod, a, err, want, m.learned)
 		}
 	}

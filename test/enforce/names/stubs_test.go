@@ -199,7 +199,7 @@ func (a *applications) followsAliases(t *testing.T, pod string) {
 		if !strings.HasPrefix(out, addr.String()+" ") {
 			t.Fatalf("%s is told about %s: %s", pod, name, out)
 		}
-		if err := dial(a.Hosts[pod], addr); (err == nil) != (family == 4) {
+		if err := dial(a.Hosts[pod], addr, family == 4); (err == nil) != (family == 4) {
 			t.Errorf("%s reaches %s of %s: %v", pod, addr, name, err)
 		}
 	}
