@@ -77,7 +77,7 @@ func AwaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	})
 }
 
-// AwaitSteady waits until a node has not changed for three seconds, and returns what it is then: sets and chains that do
+// AwaitSteady waits until a node has not changed for five seconds, and returns what it is then: sets and chains that do
 // no harm are removed later than others.
 func AwaitSteady(t *testing.T, n *lab.Node) string {
 	t.Helper()
@@ -86,7 +86,7 @@ func AwaitSteady(t *testing.T, n *lab.Node) string {
 		if now := Snapshot(t, n); now != last {
 			last, since = now, time.Now()
 		}
-		return time.Since(since) > 3*time.Second
+		return time.Since(since) > 5*time.Second
 	}, func() string { return fmt.Sprintf("%s changes again and again:\n%s", n, last) })
 	return last
 }

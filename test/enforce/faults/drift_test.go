@@ -75,7 +75,7 @@ func TestS65_WhatLooksTheSameIsFoundWithinThirtySeconds(t *testing.T) {
 	}
 	e2e.Run(t, d.Node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "3", "-m", "comment",
 		"--comment", comment[1], "-j", "RETURN")
-	deadline := time.Now().Add(35 * time.Second)
+	deadline := time.Now().Add(30*time.Second + e2e.Converged)
 	for time.Now().Before(deadline) && e2e.Snapshot(t, d.Node) != before {
 		time.Sleep(500 * time.Millisecond)
 	}
