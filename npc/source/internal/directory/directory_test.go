@@ -251,19 +251,40 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 	}
 }
 
+// intime calls a function again if it took longer than what is tested allows, as it may on a busy machine.
+func intime(t *testing.T, f func() (took, limit time.Duration)) {
+	t.Helper()
+	for range 20 {
+		took, limit := f()
+		if took < limit {
+			return
+		}
+		t.Logf("once more: it took %s, not less than %s", took, limit)
+	}
+	t.Fatal("the machine is too slow")
+}
+
 func TestAFileThatIsJustBeingWrittenIsNotEmpty(t *testing.T) {
+	intime(t, func() (took, limit time.Duration) { return truncateAndWrite(t), truncatedFor })
+}
+
+// truncateAndWrite expects that a pod stays in force, and returns for how long its file was empty. If that was
+// truncatedFor, the pod may have been gone.
+func truncateAndWrite(t *testing.T) time.Duration {
+	t.Helper()
 	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", "v: one")}))
 	path := filepath.Join(f.dir, "a.yaml")
 	expectObjects(t, f, "Pod shop/web")
-	since := f.states() - 1
+	since, start := f.states()-1, time.Now()
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	expectObjects(t, f, "Pod shop/fence, Pod shop/web")
+	sourcetest.Eventually(t, "fenced", func() bool { return strings.Contains(f.names(), "Pod shop/fence") })
 	sourcetest.WriteFile(t, path, sourcetest.Pod("web", "v: two"))
+	took := time.Since(start)
 	sourcetest.Eventually(t, "written", func() bool { return f.version("web") == "two" })
-	if f.wasWithout("Pod shop/web", since) {
+	if took < truncatedFor && f.wasWithout("Pod shop/web", since) {
 		t.Errorf("the pod was gone for a while: %v", f.history)
 	}
 	// A file that stays empty has no objects.
@@ -271,30 +292,43 @@ func TestAFileThatIsJustBeingWrittenIsNotEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectObjects(t, f, "Pod shop/fence")
+	return took
 }
 
 // TestAFileThatIsWrittenSlowlyLosesNothing shows that objects which a slow writer has not written yet stay in force.
 func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
+	intime(t, func() (took, limit time.Duration) { return writeSlowly(t), truncatedFor })
+}
+
+// writeSlowly expects that three pods stay in force, and returns the longest pause of their writer.
+func writeSlowly(t *testing.T) (longest time.Duration) {
+	t.Helper()
 	whole := sourcetest.Pod("web", "") + "---\n" + sourcetest.Pod("db", "") + "---\n" + sourcetest.Pod("api", "")
 	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": whole}))
 	expectObjects(t, f, "Pod shop/api, Pod shop/db, Pod shop/web")
 	since := f.states() - 1
 	for range 2 {
+		last := time.Now()
 		file, err := os.OpenFile(filepath.Join(f.dir, "a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for part := range slices.Chunk([]byte(whole), len(whole)/3+1) {
 			time.Sleep(2 * inPlaceFor)
+			now := time.Now()
 			if _, err := file.Write(part); err != nil {
 				t.Fatal(err)
 			}
+			last, longest = now, max(longest, time.Since(last))
 		}
 		file.Close()
 		time.Sleep(2 * inPlaceFor)
 	}
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
 	expectObjects(t, f, "Pod shop/api, Pod shop/db, Pod shop/fence, Pod shop/web")
+	if longest >= truncatedFor {
+		return longest
+	}
 	for _, name := range []string{"Pod shop/api", "Pod shop/db", "Pod shop/web"} {
 		if f.wasWithout(name, since) {
 			t.Errorf("%s was gone for a while: %v", name, f.history)
@@ -303,6 +337,7 @@ func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
 	if f.log.Count("a.yaml:") > 0 {
 		t.Errorf("log:\n%s", f.log)
 	}
+	return longest
 }
 
 func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
@@ -442,7 +477,13 @@ func TestS74_AFileThatIsRenamedAndBrokenIsNotGone(t *testing.T) {
 
 // TestS74_TheFirstReadingIsPatient with a file that is only partly written.
 func TestS74_TheFirstReadingIsPatient(t *testing.T) {
-	dir := t.TempDir()
+	intime(t, func() (took, limit time.Duration) { return readFirst(t), truncatedFor })
+}
+
+// readFirst expects that a file counts as read with its second part, and returns how long that took to come.
+func readFirst(t *testing.T) time.Duration {
+	t.Helper()
+	dir, start := t.TempDir(), time.Now()
 	path := filepath.Join(dir, "a.yaml")
 	file, err := os.Create(path)
 	if err != nil {
@@ -455,10 +496,16 @@ func TestS74_TheFirstReadingIsPatient(t *testing.T) {
 		}
 	}
 	write(sourcetest.Pod("one", ""))
-	time.AfterFunc(truncatedFor/2, func() { write("---\n" + sourcetest.Pod("two", "")) })
+	written := make(chan time.Duration, 1)
+	time.AfterFunc(truncatedFor/2, func() {
+		write("---\n" + sourcetest.Pod("two", ""))
+		written <- time.Since(start)
+	})
 	f := follow(t, dir)
 	sourcetest.Eventually(t, "complete", func() bool { return f.completeWith() != "" && f.unsynced() == 0 })
-	if got := f.completeWith(); got != "Pod shop/one, Pod shop/two" {
+	took := <-written
+	if got := f.completeWith(); took < truncatedFor && got != "Pod shop/one, Pod shop/two" {
 		t.Errorf("it counts as complete with %s", got)
 	}
+	return took
 }
