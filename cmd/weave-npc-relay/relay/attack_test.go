@@ -92,6 +92,7 @@ func size(name string, usual int) int {
 // many connections at a time, and agents of other addresses come.
 func TestS76_ForgedTokensDelayNoAgent(t *testing.T) {
 	r, pid := process(t, reviewed(t, &stock{pods: 10, pod: largePod}))
+	calm := r.comeAtOnce(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var attack sync.WaitGroup
 	defer attack.Wait()
@@ -112,12 +113,24 @@ func TestS76_ForgedTokensDelayNoAgent(t *testing.T) {
 		}
 	}
 	time.Sleep(2 * time.Second)
+	late := r.comeAtOnce(t, 2)
+	t.Logf("agents waited for %s, at most %s, before it for %s; %d forged tokens were refused; the relay had %d MB and %s of a processor",
+		late[len(late)/2], late[len(late)-1], calm[len(calm)-1], refused.Load(), resident(t, pid), cpu(t, pid))
+	// A busy machine takes longer without an attack, too.
+	if most := late[len(late)-1]; most > 4*max(time.Second, calm[len(calm)-1]) {
+		t.Errorf("an agent waited for %s, and without forged tokens for %s", most, calm[len(calm)-1])
+	}
+}
+
+// comeAtOnce has forty agents list whose tokens are not known, and returns how long each took, in order.
+func (r *running) comeAtOnce(t *testing.T, network byte) []time.Duration {
+	t.Helper()
 	var agents sync.WaitGroup
-	var late [40]time.Duration
+	late := make([]time.Duration, 40)
 	for i := range late {
-		client := r.from(t, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}))
+		client := r.from(t, netip.AddrFrom4([4]byte{127, 0, network, byte(i)}))
 		agents.Go(func() {
-			status, took := r.list(ctx, client, "pods", fmt.Sprintf("agent-%d", i))
+			status, took := r.list(t.Context(), client, "pods", fmt.Sprintf("agent-%d-%d", network, i))
 			late[i] = took
 			if status != http.StatusOK {
 				t.Errorf("an agent gets %d after %s", status, took)
@@ -125,12 +138,8 @@ func TestS76_ForgedTokensDelayNoAgent(t *testing.T) {
 		})
 	}
 	agents.Wait()
-	slices.Sort(late[:])
-	t.Logf("agents waited for %s, at most %s; %d forged tokens were refused; the relay had %d MB and %s of a processor", late[len(late)/2], late[len(late)-1],
-		refused.Load(), resident(t, pid), cpu(t, pid))
-	if most := late[len(late)-1]; most > 4*time.Second {
-		t.Errorf("an agent waited for %s", most)
-	}
+	slices.Sort(late)
+	return late
 }
 
 // process starts a relay in a process of its own with the limit of memory of its Deployment.

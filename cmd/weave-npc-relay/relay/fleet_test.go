@@ -336,7 +336,7 @@ func TestListsAreSpread(t *testing.T) {
 
 func listsAreSpread(t *testing.T, relayed bool) {
 	t.Parallel()
-	const spread = 5 * time.Second
+	const spread = 10 * time.Second
 	w := newHarness(t)
 	w.furnish()
 	line, config := newLink(t, w.config)
