@@ -62,7 +62,7 @@ const (
 const metricsAddr = "127.0.0.1:6781"
 
 // timeout is how long each step of the cluster may take. It is long enough for busy machines.
-const timeout = 10 * time.Second
+const timeout = time.Minute
 
 // cluster is a network of namespaces with manifests that describe it.
 type cluster struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -125,7 +126,7 @@ func TestDemo(t *testing.T) {
 			if err := d.Start(); err != nil {
 				t.Fatal(err)
 			}
-			guard := time.AfterFunc(2*time.Minute, func() { _ = d.Process.Kill() })
+			guard := time.AfterFunc(await.Scaled(10*time.Minute), func() { _ = d.Process.Kill() })
 			defer guard.Stop()
 			_ = d.Wait() // the status is checked below
 			if status := d.ProcessState.ExitCode(); status != c.status || !strings.Contains(out.text.String(), c.says) {
