@@ -24,8 +24,9 @@ func trouble(line string) bool {
 }
 
 // slowMachine matches what weave-npc logs when a step of the test, or a program that it runs, takes long. On a slow
-// machine that says nothing about weave-npc, which tries again: what it enforces is checked by packets.
-var slowMachine = regexp.MustCompile(`fail-closed filter closed for long|` +
+// machine that says nothing about weave-npc, which tries again, or counts what was lost: what it enforces is checked by
+// packets.
+var slowMachine = regexp.MustCompile(`fail-closed filter closed for long|more blocked packets than can be logged|` +
 	`cannot (bring the kernel up to date|look for drift|write the rules of a namespace), trying again.*` +
 	`(context deadline exceeded|Can't lock )`)
 
