@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -209,7 +208,7 @@ policyTypes: [Egress]
 egress: [{to: [{namespaceSelector: {matchLabels: {team: a}}}]}]`),
 		e2e.Namespace("shop", "team=c"), e2e.Namespace("new", "team=a"), e2e.Pod("new/peer", e2e.At("out"))))
 	c.Write(t, o)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Scaled(time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.Timeout)
 	defer cancel()
 	_, err := c.Client.CoreV1().Pods("shop").Get(ctx, "db", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
