@@ -357,11 +357,20 @@ func ask(conn net.Conn, f npc.Family, name string) error {
 		if _, err = conn.Write(query(f, name)); err != nil {
 			return err
 		}
-		if _, err = conn.Read(answer); err == nil {
-			return nil
+		for err == nil {
+			var n int
+			if n, err = conn.Read(answer); err == nil && answers(answer[:n], name) {
+				return nil
+			}
 		}
 	}
 	return err
+}
+
+// answers reports whether a message is about a name: one about another is a late answer to a question that was sent again.
+func answers(message []byte, name string) bool {
+	var m dnsmessage.Message
+	return m.Unpack(message) == nil && len(m.Questions) == 1 && m.Questions[0].Name == dnsName(name)
 }
 
 // prober returns a socket of the client that probes addresses.
