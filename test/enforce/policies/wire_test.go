@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/enforce/e2e"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -48,15 +50,16 @@ ingress: [{from: [{ipBlock: {cidr: 172.31.0.0/24}}, {ipBlock: {cidr: "fd31::/64"
 					e2e.Run(t, w.Hosts["db"], "ip", "-6", "neigh", "flush", "dev", "eth0")
 					db := w.Hosts["db"].Addr6()
 					w.Probe(t, "web", lab.Packet{Proto: "tcp", To: db, Port: 80}, lab.Dropped)
-					neighbour := e2e.Run(t, web, "ip", "-6", "neigh", "show", db.String(), "dev", "eth0")
-					if !strings.Contains(neighbour, "lladdr") {
-						t.Errorf("web has not found db: %q\n%s", neighbour, w.State())
-					}
+					var neighbour string
+					await.Within(t, e2e.Converged, func() bool {
+						neighbour = e2e.Run(t, web, "ip", "-6", "neigh", "show", db.String(), "dev", "eth0")
+						return strings.Contains(neighbour, "lladdr")
+					}, func() string { return fmt.Sprintf("web has not found db: %q\n%s", neighbour, w.State()) })
 					// A hop limit below 255: a router has passed this one on, or it is forged.
 					packet := e2e.Craft(t, web.Addr6(), db, 64, &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(135,
 						0)},
 						gopacket.Payload("\x00\x00\x00\x00"+string(db.AsSlice())+"solicitation"))
-					if e2e.Crosses(t, web, packet, w.Hosts["db"], "solicitation") {
+					if e2e.Crosses(t, web, packet, w.Hosts["db"], "solicitation", false) {
 						t.Errorf("a solicitation with hop limit 64 passed\n%s", w.State())
 					}
 				}},

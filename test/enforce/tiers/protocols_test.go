@@ -120,7 +120,7 @@ func gre(t *testing.T, w *e2e.Cluster, arrives bool) {
 	e2e.EachFamily(func(family int) {
 		packet := e2e.Craft(t, w.Hosts["db"].Addr(family), w.Hosts["web"].Addr(family), 64,
 			&layers.GRE{Protocol: layers.EthernetTypeIPv4}, gopacket.Payload("tunnelled"))
-		if e2e.Crosses(t, w.Hosts["db"], packet, w.Hosts["web"], "tunnelled") != arrives {
+		if e2e.Crosses(t, w.Hosts["db"], packet, w.Hosts["web"], "tunnelled", arrives) != arrives {
 			t.Errorf("IPv%d: GRE from db to web must arrive: %t\n%s", family, arrives, w.State())
 		}
 	})

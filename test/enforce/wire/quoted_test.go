@@ -75,7 +75,7 @@ func expectError(t *testing.T, w *e2e.Cluster, by *lab.Host, from netip.Addr, f 
 		if change != nil {
 			packet = change(packet)
 		}
-		if got := e2e.Crosses(t, by, packet, sender, text); got != wanted {
+		if got := e2e.Crosses(t, by, packet, sender, text, wanted); got != wanted {
 			t.Errorf("from %s, %s, about a packet to %s: arrives at %s: %t\n%s", from, text, f.to, f.from, got, w.State())
 		}
 	}
