@@ -85,7 +85,10 @@ func (s *scene) read() (all []Opened) {
 
 func (s *scene) probe(from *lab.Host, p lab.Packet, want lab.Verdict) {
 	s.Helper()
-	p.Timeout = await.Scaled(500 * time.Millisecond)
+	p.Timeout = await.Scaled(20 * time.Second)
+	if want == lab.Dropped {
+		p.Timeout = await.Scaled(500 * time.Millisecond)
+	}
 	if got, err := from.Probe(s.Context(), p); err != nil || got != want {
 		s.Fatalf("%s %s/%d: %v, %v, want %v", p.To, p.Proto, p.Port, got, err, want)
 	}

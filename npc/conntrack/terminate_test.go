@@ -88,8 +88,8 @@ func TestS96_UDPIsTerminatedUntilIdle(t *testing.T) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		n := newNetwork(t, family, true)
 		client, server := n.udp()
-		n.sysctl("netfilter/nf_conntrack_udp_timeout", 3) // of what comes next
-		n.sysctl("netfilter/nf_conntrack_udp_timeout_stream", 3)
+		n.sysctl("netfilter/nf_conntrack_udp_timeout", 6) // of what comes next
+		n.sysctl("netfilter/nf_conntrack_udp_timeout_stream", 6)
 		table := n.table()
 		n.cut(table)
 		for range 4 {
@@ -100,7 +100,7 @@ func TestS96_UDPIsTerminatedUntilIdle(t *testing.T) {
 		if e.Pinned() || e.Mark != bit || e.Protocol != unix.IPPROTO_UDP || e.Port != 53 || e.Source != n.client || e.Destination != n.server {
 			t.Errorf("it is %+v", e)
 		}
-		time.Sleep(3500 * time.Millisecond)
+		time.Sleep(6500 * time.Millisecond)
 		n.speak(client, server, true)
 		if e = n.only(table); e.Mark != 0 {
 			t.Errorf("a new connection has the mark %#x", e.Mark)
