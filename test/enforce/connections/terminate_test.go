@@ -370,8 +370,12 @@ func TestS95_KeepAfterTerminate(t *testing.T) {
 					}
 					d.AwaitReady(t)
 				}
-				got, err := l.Say(l.Client, l.Server, await.Scaled(300*time.Millisecond))
-				if want := map[string]string{"keep": "hello"}[how]; got != want {
+				want, within := map[string]string{"keep": "hello"}[how], await.Scaled(300*time.Millisecond)
+				if want != "" {
+					within = e2e.Converged
+				}
+				got, err := l.Say(l.Client, l.Server, within)
+				if got != want {
 					t.Errorf("got %q, %v, want %q\n%s", got, err, want, w.State())
 				}
 			})
