@@ -3,12 +3,14 @@ package established
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
@@ -109,7 +111,7 @@ func TestS115_ManyThatBecomeKnownShareALook(t *testing.T) {
 	c := node(t)
 	open(t, 0)
 	w := newWorker(t, c)
-	looks := 0
+	var looks atomic.Int64
 	w.Evaluator = counting{w.Evaluator, &looks}
 	done := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,19 +119,20 @@ func TestS115_ManyThatBecomeKnownShareALook(t *testing.T) {
 	for end := time.Now().Add(3 * lateAfter); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		w.Late([]netip.Addr{podAddr(0)})
 	}
+	await.That(t, "a look", func() bool { return looks.Load() > 0 })
 	cancel()
-	if err := <-done; err != nil || looks == 0 || looks > 8 {
-		t.Errorf("%d looks, %v", looks, err)
+	if err := <-done; err != nil || looks.Load() > 8 {
+		t.Errorf("%d looks, %v", looks.Load(), err)
 	}
 }
 
 // counting counts the looks.
 type counting struct {
 	Evaluator
-	looks *int
+	looks *atomic.Int64
 }
 
 func (c counting) LocalAddrs() map[netip.Addr]struct{} {
-	*c.looks++
+	c.looks.Add(1)
 	return c.Evaluator.LocalAddrs()
 }
