@@ -367,7 +367,8 @@ func ask(conn net.Conn, f npc.Family, name string) error {
 	return err
 }
 
-// answers reports whether a message is about a name: one about another is a late answer to a question that was sent again.
+// answers reports whether a message is about a name: one about another is a late answer to a question that was sent
+// again.
 func answers(message []byte, name string) bool {
 	var m dnsmessage.Message
 	return m.Unpack(message) == nil && len(m.Questions) == 1 && m.Questions[0].Name == dnsName(name)
