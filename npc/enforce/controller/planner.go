@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
 )
 
 // Planner plans transactions for the one who carries them out, and takes what became of them and what the kernel holds.
@@ -91,7 +92,7 @@ func (p Planner) Plan(collectGarbage bool,
 	case c.changes.batch == policyChanges:
 		c.state.reconcileBudget()
 		c.evaluator.forget()
-	case c.state.synced && c.state.isolation.Outgrown():
+	case c.state.synced && networkpolicy.Outgrown(c.state.isolation):
 		c.reconcileLater()
 	}
 	c.state.isolation.Write()

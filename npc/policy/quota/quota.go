@@ -141,7 +141,7 @@ type shared struct{ users, entries int }
 
 // with returns the cost with that of one more policy.
 func (t *tally) with(a *Account) Cost {
-	c := t.Cost.Plus(a.Cost)
+	c := t.Plus(a.Cost)
 	for set, entries := range a.Members {
 		if t.sets[set].users == 0 {
 			c.Entries += entries

@@ -1,12 +1,15 @@
 package index
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/policy/labelset"
 )
 
 // Entries returns how many entries the sets of selectors have, of the family with more.
@@ -21,7 +24,7 @@ func (x *Sets) Entries() int {
 }
 
 // Bound returns how many pods a peer selects at most. One that may become a list selects none.
-func (x *Sets) Bound(p *policy.MergedPeer) (n int) {
+func Bound(x *Sets, p *policy.MergedPeer) (n int) {
 	switch {
 	case p.Block != nil || p.Nodes != nil || p.Names != nil || p.Namespaces != nil && p.Pods.Selector == nil:
 	case p.Namespaces != nil:
@@ -41,7 +44,7 @@ func (x *Sets) Count(set rules.Set) (n int) {
 		s := &selector{SelectorSpec: spec}
 		if spec.Namespaces != nil {
 			if s.namespaces = x.namespaceSelectors[spec.Namespaces.String()]; s.namespaces == nil {
-				s.namespaces = x.find(spec.Namespaces)
+				s.namespaces = find(spec.Namespaces, x.namespaces)
 			}
 		}
 		by = append(by, s)
@@ -62,4 +65,32 @@ func (x *Sets) Count(set rules.Set) (n int) {
 		}
 	}
 	return n
+}
+
+// selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
+func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
+	var asked labelset.Selectors[*selector]
+	within, scopes := map[*namespace]struct{}{}, map[any]struct{}{}
+	for _, s := range by {
+		asked.Add(s, s.Pods)
+		scope := any(s.Namespace)
+		if s.namespaces != nil {
+			scope = s.namespaces
+		}
+		if _, known := scopes[scope]; !known {
+			scopes[scope] = struct{}{}
+			maps.Insert(within, x.scope(s))
+		}
+	}
+	return func(yield func(*Pod) bool) {
+		for ns := range within {
+			for _, p := range ns.pods {
+				selects := false
+				asked.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
+				if selects && !yield(p) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -13,15 +13,15 @@ func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
 	if known := x.namespaceSelectors[key]; known != nil {
 		return known
 	}
-	n := x.find(s)
+	n := find(s, x.namespaces)
 	x.namespaceSelectors[key] = n
 	return n
 }
 
-// find finds the namespaces that a selector matches.
-func (x *Sets) find(s labels.Selector) *namespaceSelector {
+// find finds which of some namespaces a selector matches.
+func find(s labels.Selector, namespaces map[string]*namespace) *namespaceSelector {
 	n := &namespaceSelector{selector: s, matched: map[*namespace]struct{}{}, users: map[*selector]struct{}{}}
-	for _, ns := range x.namespaces {
+	for _, ns := range namespaces {
 		if ns.matches(s) {
 			n.matched[ns] = struct{}{}
 		}
@@ -33,7 +33,7 @@ func (x *Sets) find(s labels.Selector) *namespaceSelector {
 func (x *Sets) FitsList(s labels.Selector) bool {
 	n := x.namespaceSelectors[s.String()]
 	if n == nil {
-		n = x.find(s)
+		n = find(s, x.namespaces)
 	}
 	return len(n.matched) <= x.config.MaxListSize
 }

@@ -183,34 +183,6 @@ func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 	return u
 }
 
-// selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
-func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
-	var asked labelset.Selectors[*selector]
-	within, scopes := map[*namespace]struct{}{}, map[any]struct{}{}
-	for _, s := range by {
-		asked.Add(s, s.Pods)
-		scope := any(s.Namespace)
-		if s.namespaces != nil {
-			scope = s.namespaces
-		}
-		if _, known := scopes[scope]; !known {
-			scopes[scope] = struct{}{}
-			maps.Insert(within, x.scope(s))
-		}
-	}
-	return func(yield func(*Pod) bool) {
-		for ns := range within {
-			for _, p := range ns.pods {
-				selects := false
-				asked.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
-				if selects && !yield(p) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // refill puts the pods of a namespace into the unions that have a part that selects them, and takes others out.
 func (x *Sets) refill(unions map[*selector]struct{}, ns *namespace) {
 	for _, p := range ns.pods {

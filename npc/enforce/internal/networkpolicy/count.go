@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
@@ -21,32 +22,34 @@ type count struct {
 	at      time.Time
 }
 
-// Outgrown reports whether ReconcileBudget should be called, because the sets of pods have grown.
-func (s *Isolation) Outgrown() bool {
-	c, limit := &s.activation.count, s.activation.budget.Limits.Entries.Namespace
+// Outgrown reports whether ReconcileBudget should be called because the sets of pods have grown.
+func Outgrown(s *Isolation) bool { return s.activation.outgrown() }
+
+func (s *activation) outgrown() bool {
+	c, limit := &s.count, s.budget.Entries.Namespace
 	if !c.counting {
-		return s.activation.sets.Entries() > limit
+		return s.sets.Entries() > limit
 	}
-	return s.activation.sets.Entries() > c.entries+c.entries/4+limit/8
+	return s.sets.Entries() > c.entries+c.entries/4+limit/8
 }
 
 // recount counts what all policies ask for, if that is due.
-func (s *Isolation) recount() {
-	c := &s.activation.count
-	due := s.Outgrown()
+func (s *activation) recount(namespaces map[string]*namespace) {
+	c := &s.count
+	due := s.outgrown()
 	if c.counting {
-		due = due || s.activation.budget.Denied() > 0 && time.Since(c.at) >= recountAfter
+		due = due || s.budget.Denied() > 0 && time.Since(c.at) >= recountAfter
 	} else {
-		due = due || s.mayOutgrow()
+		due = due || s.mayOutgrow(namespaces)
 	}
 	if !due {
 		return
 	}
-	c.counting, c.entries, c.at = true, s.activation.sets.Entries(), time.Now()
-	for name, ns := range s.namespaces {
+	c.counting, c.entries, c.at = true, s.sets.Entries(), time.Now()
+	for name, ns := range namespaces {
 		for _, p := range ns.policies {
-			if s.activation.charged(p) {
-				s.activation.budget.Recount(name, p.Name, s.activation.entries(p))
+			if s.charged(p) {
+				s.budget.Recount(name, p.Name, s.entries(p))
 			}
 		}
 	}
@@ -54,14 +57,14 @@ func (s *Isolation) recount() {
 
 // mayOutgrow reports whether the sets would have more entries than a namespace may have if each selector selected all
 // pods that it is asked about.
-func (s *Isolation) mayOutgrow() bool {
-	n, limit := 0, s.activation.budget.Limits.Entries.Namespace
-	for _, ns := range s.namespaces {
+func (s *activation) mayOutgrow(namespaces map[string]*namespace) bool {
+	n := 0
+	for _, ns := range namespaces {
 		for _, p := range ns.policies {
-			if !s.activation.charged(p) {
+			if !s.charged(p) {
 				continue
 			}
-			if n += s.activation.bound(p); n > limit {
+			if n += s.bound(p); n > s.budget.Entries.Namespace {
 				return true
 			}
 		}
@@ -74,7 +77,7 @@ func (s *activation) bound(p *enforced) (n int) {
 	for _, of := range p.Merged {
 		for _, r := range of {
 			for i := range r.Peers {
-				n += s.sets.Bound(&r.Peers[i])
+				n += index.Bound(s.sets, &r.Peers[i])
 			}
 		}
 	}
@@ -97,7 +100,7 @@ func (s *activation) entries(p *enforced) map[string]int {
 		}
 	}
 	for _, set := range rules.Distinct(sets) {
-		if sum > s.budget.Limits.Entries.Namespace {
+		if sum > s.budget.Entries.Namespace {
 			break
 		}
 		out[set.ID] = s.sets.Count(set)

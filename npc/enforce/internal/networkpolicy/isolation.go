@@ -235,7 +235,7 @@ func (s *Isolation) ReconcileBudget() bool {
 	if !s.activation.synced {
 		return false // who is the oldest is not known
 	}
-	s.recount()
+	s.activation.recount(s.namespaces)
 	grants := s.activation.budget.Reconcile()
 	for _, v := range grants {
 		ns := s.namespaces[v.Namespace]

@@ -12,7 +12,7 @@ type namespace struct {
 	pods     map[*index.Pod]*podState // local pods
 	// isolating counts the policies by the directions that they isolate pods in.
 	isolating [len(npc.Directions)]int
-	rules    [len(npc.Directions)]*ruleSet
+	rules     [len(npc.Directions)]*ruleSet
 }
 
 // podState is the isolation of one local pod.
