@@ -3,6 +3,7 @@ package npc
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -67,6 +68,16 @@ type Workload struct{ Kind, Name string }
 
 // String returns the kind and the name.
 func (w Workload) String() string { return w.Kind + "/" + w.Name }
+
+// StandsForWorkload reports whether a pod was made of a workload's template and stands for all its pods. It has the name
+// of its workload, or, if another pod has that, the name and the kind; what controllers make has more to its name.
+func (p *Pod) StandsForWorkload() bool {
+	if p.Workload == nil {
+		return false
+	}
+	rest, ok := strings.CutPrefix(p.Name, p.Workload.Name)
+	return ok && (rest == "" || strings.HasPrefix(rest, "."+strings.ToLower(p.Workload.Kind)))
+}
 
 // bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before
 // that counts as another boot: clocks are set, and time stamps are rounded.

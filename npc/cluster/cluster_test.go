@@ -127,11 +127,16 @@ func TestAnother(t *testing.T) {
 		{"next_to_a_node", "shop/Deployment/web", []string{"shop/web 10.1.0.1 Deployment/web", "shop/db node1@10.1.0.2"}, "shop/web.2 10.1.0.3 made"},
 		{"without_an_address", "shop/Deployment/web", []string{"shop/web Deployment/web"}, "shop/web.2 made"},
 		{"on_the_network_of_its_node", "shop/DaemonSet/web", []string{"shop/web HostNetwork node1@10.1.0.1 DaemonSet/web"}, "shop/DaemonSet/web"},
+		{"by_the_pod_that_stands_for_it", "shop/web", []string{"shop/web 10.1.0.1 Deployment/web"}, "shop/web.2 10.1.0.2 made"},
+		{"by_one_of_its_pods", "shop/web-1", []string{"shop/web-1 10.1.0.1 Deployment/web"}, "shop/web-1 10.1.0.1"},
+		{"in_the_same_blocks", "shop/web", []string{"shop/web 10.1.1.4 Deployment/web"}, "shop/web.2 10.1.1.6 made"},
+		{"alone_in_its_block", "shop/web", []string{"shop/web 10.1.1.5 Deployment/web"}, "shop/web.2 10.1.1.6 made"},
 		{"a_pod", "shop/web", []string{"shop/web 10.1.0.1"}, "shop/web 10.1.0.1"},
 		{"none", "shop/Deployment/web", nil, "shop/Deployment/web"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := cluster.New()
+			c.SetPolicy(fixture.Policy(t, "shop/one", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.1.1.5/32}}]}]}`))
 			for _, p := range test.pods {
 				c.SetPod(fixture.Pod(p))
 			}

@@ -71,32 +71,6 @@ func podsOf(v *View, text string) (pods []string) {
 	return pods
 }
 
-// Another returns the second pod of a workload that a text names, as namespace/kind/name. If there is only one, it adds
-// another with the next free addresses, which is made then. Of anything else it returns the text.
-func (c *Cluster) Another(text string) (pod string, made bool) {
-	v := c.View()
-	pods := podsOf(v, text)
-	if len(pods) > 1 {
-		return pods[1], false
-	}
-	if len(pods) == 0 || v.Pods[pods[0]].HostNetwork {
-		return text, false
-	}
-	p := *v.Pods[pods[0]]
-	for p.Name += ".2"; v.Pods[key(p.Namespace, p.Name)] != nil; {
-		p.Name += ".2"
-	}
-	p.Addrs = slices.Clone(p.Addrs)
-	for i, a := range p.Addrs {
-		for a = a.Next(); len(Claiming(v, a)) > 0 || v.IsNodes(a); {
-			a = a.Next()
-		}
-		p.Addrs[i] = a
-	}
-	c.SetPod(p)
-	return key(p.Namespace, p.Name), true
-}
-
 // OwnedEnds returns the ends of a pod, as Find does, without addresses that another pod or a node owns or that are
 // stale. There are none if the pod owns none of its addresses, or cannot be an end.
 func (v *View) OwnedEnds(pod string) []flow.End {

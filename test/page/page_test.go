@@ -96,6 +96,20 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// TestAWorkloadAndItself shows that the template of a workload stands for two of its pods.
+func TestAWorkloadAndItself(t *testing.T) {
+	w := small(t)
+	w.SetPod(fixture.Pod("shop/db node1 10.32.1.2 app=db Deployment/db"))
+	b := newBrowser(t, 1400, 900)
+	b.open(written(t, w.View(), on80()), fragment("source", "shop/db", "destination", "shop/db", "why", "1"))
+	if got := cells(b)["shop/db → shop/db"]; got != "denied" {
+		t.Errorf("the cell says %q", got)
+	}
+	if got := reason(b); !strings.Contains(got, "ingress to shop/db.2: denied: no rule allows it") {
+		t.Errorf("the reason is\n%s", got)
+	}
+}
+
 // TestOriginAndPorts says in the page what it shows, and in a cell's title which ports are allowed.
 func TestOriginAndPorts(t *testing.T) {
 	w := small(t)

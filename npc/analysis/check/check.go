@@ -155,8 +155,8 @@ func (c *check) missing(t expectation.Term) error {
 		}
 	}
 	near, host := map[string]bool{}, false
-	for _, q := range c.view.Pods {
-		if t.Namespace != "" && q.Namespace != t.Namespace {
+	for key, q := range c.view.Pods {
+		if t.Namespace != "" && q.Namespace != t.Namespace || c.others[key] != "" {
 			continue
 		}
 		host = host || q.HostNetwork && one.has(q, netip.Addr{}, true)

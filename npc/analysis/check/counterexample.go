@@ -26,11 +26,12 @@ type Counterexample struct {
 	// has to be in.
 	replicas map[*npc.Pod]*npc.Pod
 	blocks   map[*npc.Pod][]string
+	others   map[string]string // those of the Prover
 }
 
 // broken records what breaks the expectation.
 func (c *check) broken(f flow.Flow, from, to candidate) {
-	x := &Counterexample{replicas: map[*npc.Pod]*npc.Pod{}, blocks: map[*npc.Pod][]string{}}
+	x := &Counterexample{replicas: map[*npc.Pod]*npc.Pod{}, blocks: map[*npc.Pod][]string{}, others: c.others}
 	v := c.view
 	if from.class == nil && from.pod != nil || to.class == nil && to.pod != nil {
 		var all []*npc.Pod
@@ -143,6 +144,9 @@ func (x *Counterexample) name(e flow.End) string {
 			l = append(l, k+"="+q.Labels[k])
 		}
 		return text + " with " + strings.Join(l, ",")
+	}
+	if of := x.others[e.Pod]; of != "" {
+		return "another replica of " + of
 	}
 	return e.String()
 }

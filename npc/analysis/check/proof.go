@@ -31,6 +31,7 @@ type Prover struct {
 	Counterexamples int
 
 	view       *cluster.View
+	others     map[string]string     // pods that are made up -> those like them that stand for workloads
 	domains    map[string]netip.Addr // domain names of policies and expectations -> the addresses that stand for them
 	ranges     []ipblock.Block
 	namespaces []string // where pods may be, sorted
@@ -51,11 +52,15 @@ type Prover struct {
 	combined map[string][]map[string]string
 }
 
-// New returns a prover for expectations about a view.
+// New returns a prover for expectations about a view, with another pod for each that stands for a workload.
 func New(v *cluster.View, a Assumptions, expectations []expectation.Expectation) *Prover {
-	p := &Prover{view: v, domains: map[string]netip.Addr{}, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{},
+	v, others := cluster.WithOthers(v)
+	p := &Prover{view: v, others: map[string]string{}, domains: map[string]netip.Addr{}, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{},
 		portNames: map[string]bool{}, numbers: map[string][]flow.Service{}, mentioned: map[string]bool{},
 		selected: map[string][]string{}, combined: map[string][]map[string]string{}}
+	for of, other := range others {
+		p.others[other] = of
+	}
 	p.setDomains(expectations)
 	if a.NewNamespaces {
 		p.invent()

@@ -3,7 +3,6 @@ package diff
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -14,18 +13,6 @@ import (
 type workloadKey struct {
 	namespace string
 	npc.Workload
-}
-
-// standsFor returns the workload whose template a pod stands for; ok is false for a pod that a controller made, or
-// nothing. Such a pod has the name of its workload, or, if another pod has that, the name and the kind, and what
-// controllers make has more to its name.
-func standsFor(p *npc.Pod) (w workloadKey, ok bool) {
-	if p.Workload == nil {
-		return w, false
-	}
-	rest, ok := strings.CutPrefix(p.Name, p.Workload.Name)
-	return workloadKey{p.Namespace, *p.Workload}, ok &&
-		(rest == "" || strings.HasPrefix(rest, "."+strings.ToLower(p.Workload.Kind)))
 }
 
 // align returns both cluster states with the same pods for each workload that one state has as a template, and the
@@ -40,8 +27,8 @@ func align(before, after *cluster.Cluster) (*cluster.Cluster, *cluster.Cluster) 
 func aligned(c *cluster.Cluster, own, other *cluster.View) *cluster.Cluster {
 	templates := map[workloadKey]*npc.Pod{}
 	for _, p := range own.Pods {
-		if w, ok := standsFor(p); ok {
-			templates[w] = p
+		if p.StandsForWorkload() {
+			templates[workloadKey{p.Namespace, *p.Workload}] = p
 		}
 	}
 	made := map[workloadKey][]*npc.Pod{}
@@ -50,7 +37,7 @@ func aligned(c *cluster.Cluster, own, other *cluster.View) *cluster.Cluster {
 		if p.Workload == nil || p.Finished {
 			continue
 		}
-		if _, is := standsFor(p); is || own.Pods[key] != nil {
+		if p.StandsForWorkload() || own.Pods[key] != nil {
 			continue
 		}
 		w := workloadKey{p.Namespace, *p.Workload}

@@ -3,9 +3,11 @@ package diff
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 )
 
 // names are the subjects of a comparison by their workloads.
@@ -16,6 +18,10 @@ type names struct {
 	pods      int            // subjects that are pods
 	ranges    int            // and those that are addresses
 	spaces    map[string]int // namespace -> its workloads
+	// several is set for the subjects that stand for a workload, which has connections with itself.
+	several []bool
+	// others return the cluster states with another pod of these workloads.
+	others [2]func() (*cluster.View, map[string]string)
 }
 
 // workload is pods that one object makes, or a pod that nothing makes.
@@ -49,7 +55,8 @@ func stateOf(s *reachability.Subject) state {
 }
 
 func newNames(d *reachability.Differences, w *states) *names {
-	n := &names{Differences: d, of: make([]int, len(d.Subjects)), spaces: map[string]int{}}
+	n := &names{Differences: d, of: make([]int, len(d.Subjects)), spaces: map[string]int{},
+		several: make([]bool, len(d.Subjects))}
 	found := map[workloadKey]*workload{}
 	for i := range d.Subjects {
 		s := &d.Subjects[i]
@@ -64,6 +71,7 @@ func newNames(d *reachability.Differences, w *states) *names {
 		if !s.In[1] {
 			p = w[0].Pods[s.Pod]
 		}
+		n.several[i] = p.StandsForWorkload()
 		key := workloadKey{p.Namespace, npc.Workload{Kind: "Pod", Name: p.Name}}
 		if p.Workload != nil {
 			key.Workload = *p.Workload
@@ -83,6 +91,9 @@ func newNames(d *reachability.Differences, w *states) *names {
 	slices.SortFunc(n.workloads, func(a, b workload) int {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
 	})
+	for i, v := range w {
+		n.others[i] = sync.OnceValues(func() (*cluster.View, map[string]string) { return cluster.WithOthers(v) })
+	}
 	n.index()
 	return n
 }
@@ -133,7 +144,7 @@ func (p part) first() []int {
 	return first
 }
 
-// alone returns the only subject of a part, -1 if there are several, and whether any is a pod.
+// alone returns the only subject of a part that has no connections with itself, or else -1, and whether any is a pod.
 func (n *names) alone(p part) (only int, inside bool) {
 	count := 0
 	for _, number := range p.numbers {
@@ -142,7 +153,7 @@ func (n *names) alone(p part) (only int, inside bool) {
 			count++
 		}
 	}
-	if count > 1 {
+	if count > 1 || n.several[only] {
 		only = -1
 	}
 	return only, inside
@@ -192,7 +203,7 @@ func (n *names) newPairing(lines [][]int, source, destination func(subject int) 
 	for _, members := range p.sources.members {
 		count := map[int]int{}
 		for _, s := range members {
-			if at := p.destinations.number[s]; at >= 0 {
+			if at := p.destinations.number[s]; at >= 0 && !n.several[s] {
 				count[at]++
 			}
 		}

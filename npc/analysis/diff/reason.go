@@ -104,7 +104,7 @@ func (s *Side) explain(g *Group, of *group) {
 // isOne reports whether the ports are a single one.
 func (p Ports) isOne() bool { return len(p) == 1 && p[0].First == p[0].Last }
 
-// pair returns two subjects of a group. At most one of them is addresses.
+// pair returns two subjects of a group, or one that stands for a workload twice. At most one of them is addresses.
 func (s *Side) pair(of *group) (from, to *reachability.Subject) {
 	for _, line := range of.sources.numbers {
 		for _, a := range of.sources.members[line] {
@@ -113,11 +113,14 @@ func (s *Side) pair(of *group) (from, to *reachability.Subject) {
 					if a != b && (s.of[a] >= 0 || s.of[b] >= 0) {
 						return &s.Subjects[a], &s.Subjects[b]
 					}
+					if a == b && s.several[a] && from == nil {
+						from, to = &s.Subjects[a], &s.Subjects[b]
+					}
 				}
 			}
 		}
 	}
-	return nil, nil // no group is without a pair
+	return from, to
 }
 
 // otherNode returns a subject, if it is Nodes, with the address of one that the pod at the other end is not on.
@@ -158,12 +161,19 @@ func (s *Side) endText(e *reachability.Subject) string {
 func (s *Side) verdict(
 	state int, from, to *reachability.Subject, port flow.Service, is4 bool,
 ) (v explain.Verdict, ok bool) {
-	a, hasFrom := end(s.states[state], state, from, is4)
-	b, hasTo := end(s.states[state], state, to, is4)
+	view := s.states[state]
+	if from == to {
+		var others map[string]string
+		view, others = s.others[state]()
+		other := *to
+		other.Pod, to = others[to.Pod], &other
+	}
+	a, hasFrom := end(view, state, from, is4)
+	b, hasTo := end(view, state, to, is4)
 	if !hasFrom || !hasTo {
 		return v, false
 	}
-	return explain.Explain(s.states[state], flow.Flow{From: a, To: b, Service: port}), true
+	return explain.Explain(view, flow.Flow{From: a, To: b, Service: port}), true
 }
 
 // end returns the end of a subject in a family; ok is false if it has none.
@@ -203,6 +213,9 @@ func (s *Side) reason(
 		e := v.Flow.From
 		if i == 1 {
 			e = v.Flow.To
+		}
+		if from == to {
+			side.Pod = to.Pod // not the one that is made up
 		}
 		r.Sides = append(r.Sides, Decision{Direction: side.Direction.String(), Allowed: side.Allowed,
 			Text: side.Head(e), By: replay.Deciding(side)})

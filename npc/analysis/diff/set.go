@@ -34,6 +34,8 @@ type Member struct {
 
 	text   string
 	number int
+	// alone is set for a pod that has no connections with itself.
+	alone bool
 }
 
 // set returns the workloads and addresses of a part that have connections with others of the other part.
@@ -85,7 +87,7 @@ func someTexts(all []string, kind string) []string {
 func (n *names) member(at int, subjects []int) Member {
 	w := &n.workloads[at]
 	m := Member{Namespace: w.namespace, Workload: w.kind + "/" + w.name, All: len(w.subjects), text: w.short,
-		number: at}
+		number: at, alone: len(subjects) == 1 && !n.several[subjects[0]]}
 	states := map[state]bool{}
 	for _, s := range subjects {
 		states[stateOf(&n.Subjects[s])] = true
@@ -255,7 +257,7 @@ type oneEnd struct {
 
 func (s *Set) ends() (out []oneEnd) {
 	for _, m := range s.Workloads {
-		out = append(out, oneEnd{text: m.text, alone: m.All == 1 || len(m.Pods) == 1})
+		out = append(out, oneEnd{text: m.text, alone: m.alone})
 	}
 	for _, n := range s.Nodes {
 		out = append(out, oneEnd{"node " + n, true, true})

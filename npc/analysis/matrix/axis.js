@@ -2,8 +2,11 @@
 const NAMESPACES = 0, KINDS = 1, PODS = 2;
 const isRow = 1, isColumn = 2;
 
-// podName returns the name of one of a row's pods.
-function podName(row, pod) { return row.p === undefined && !row.d ? "" : (row.p || "") + row.d[pod]; }
+// podName returns the name of one of a row's pods, or of the other pod of a workload that one stands for.
+function podName(row, pod) { return row.p === undefined && !row.d ? "" : (row.p || "") + (row.d[pod] ?? row.t); }
+
+// several reports whether a row has two pods, or one that stands for all of a workload.
+function several(row) { return (row.d || []).length > 1 || Boolean(row.t); }
 
 // endsOf returns the ends of one of a row's pods, or of its address.
 function endsOf(data, row, pod) {
@@ -71,7 +74,7 @@ function newCells(data, relation) {
   function pair(from, fromPod, to, toPod) {
     const a = data.rows[from], b = data.rows[to];
     if (!asked(a, b)) return "x";
-    if (from === to && ((a.d || []).length < 2 || fromPod >= 0 && fromPod === toPod)) return "s";
+    if (from === to && (!several(a) || fromPod >= 0 && fromPod === toPod)) return "s";
     return between(a.c, b.c);
   }
 

@@ -184,4 +184,6 @@ type row struct {
 	Prefix string   `json:"p,omitempty"`
 	Pods   []string `json:"d,omitempty"`
 	Addrs  []string `json:"a,omitempty"`
+	// Other is how the name of another pod goes on, if one pod stands for all of a workload. Its addresses come last.
+	Other string `json:"t,omitempty"`
 }

@@ -133,10 +133,10 @@ func (m *Matrix) asked(from, to int) bool {
 const maxLines = 2048
 
 // cell returns whether a row reaches a column. If both are the same, that is whether one of its pods reaches another
-// one, or its only pod itself.
+// one. A pod that stands for no workload always reaches itself.
 func (m *Matrix) cell(from, to int) reachability.Cell {
 	a, b := m.From[from], m.To[to]
-	if a.Name == b.Name && len(a.Pods) < 2 {
+	if a.Name == b.Name && !a.several {
 		return reachability.CellAllowed
 	}
 	if m.classes > maxLines {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -222,6 +223,39 @@ func TestRowsOfReplicas(t *testing.T) {
 	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-a; shop/web-7d4-b; shop/x; shop/y"
 	if got := text(true); got != want {
 		t.Errorf("each pod has a row of its own, and they are %s,\nnot %s", got, want)
+	}
+}
+
+// TestDiagonal shows between which pods the cells of a row with itself are.
+func TestDiagonal(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		pods       []string
+		unreadable npc.Unreadable
+		want       string
+	}{
+		{"a pod reaches itself", []string{"shop/web-1 10.32.1.1 Deployment/web"}, npc.Unreadable{}, "+"},
+		{"a workload's template stands for two pods", []string{"shop/web 10.32.1.1 Deployment/web"}, npc.Unreadable{}, "."},
+		{"one with the kind in its name too", []string{"shop/web.job 10.32.1.1 Job/web"}, npc.Unreadable{}, "."},
+		{"replicas", []string{"shop/web-1 10.32.1.1", "shop/web-2 10.32.1.2"}, npc.Unreadable{}, "."},
+		{"replicas, among pods that cannot be read", []string{"shop/web-1 10.32.1.1", "shop/web-2 10.32.1.2"},
+			npc.Unreadable{Pods: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}}, "."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := cluster.New()
+			for _, facts := range test.pods {
+				w.SetPod(fixture.Pod(facts))
+			}
+			w.SetPolicy(fixture.Policy(t, "shop/deny", `{podSelector: {}}`))
+			w.SetUnreadable(test.unreadable)
+			m, err := New(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := sign(m.cell(0, 0)); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
 	}
 }
 

@@ -77,6 +77,7 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{},
 		named:  map[flow.Service]bool{},
 		single: map[*npc.Pod]int{}}
+	w.withOthers, w.others = cluster.WithOthers(of)
 	if err := w.policies(); err != nil {
 		return nil, errors.Wrap(err, "writing down the policies")
 	}

@@ -28,6 +28,8 @@ type pods struct {
 	nodes          map[string]int
 	named          map[flow.Service]bool
 	single         map[*npc.Pod]int // pod -> the subject that stands for it alone
+	withOthers     *cluster.View    // with another pod for each that stands for a workload
+	others         map[string]string
 }
 
 // classes writes the classes down, each with what stands for its pods.
@@ -175,11 +177,18 @@ func (w *pods) row(r Row, axis int) row {
 	}
 	out.Namespace = w.namespace(r.Namespace())
 	out.Prefix = prefixOfAll(r.Pods)
-	for _, name := range r.Pods {
-		out.Pods = append(out.Pods, name[len(out.Prefix):])
-		for _, e := range w.view.OwnedEnds(name) {
+	addrs := func(v *cluster.View, name string) {
+		for _, e := range v.OwnedEnds(name) {
 			out.Addrs = append(out.Addrs, addrText(e.Addr))
 		}
+	}
+	for _, name := range r.Pods {
+		out.Pods = append(out.Pods, name[len(out.Prefix):])
+		addrs(w.view, name)
+	}
+	if name := w.others[r.Pods[0]]; len(r.Pods) == 1 && name != "" {
+		out.Other = name[len(out.Prefix):]
+		addrs(w.withOthers, name)
 	}
 	return out
 }

@@ -23,6 +23,8 @@ type Row struct {
 	Pods      []string `json:"pods,omitempty"`
 	namespace string
 	class     int
+	// several is set if the row has more than one pod, or one that stands for all pods of a workload.
+	several bool
 }
 
 // Class returns the number of the row's class in the partition.
@@ -63,6 +65,7 @@ func Rows(v *cluster.View, classes []reachability.Class, each bool) []Row {
 				rows = append(rows, Row{Name: name, namespace: v.Pods[name].Namespace, class: i})
 			}
 			rows[at].Pods = append(rows[at].Pods, name)
+			rows[at].several = len(rows[at].Pods) > 1 || v.Pods[name].StandsForWorkload()
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int {

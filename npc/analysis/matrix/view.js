@@ -255,7 +255,7 @@ function main() {
   function ends(from, to) {
     const a = data.rows[from.rows[0]], b = data.rows[to.rows[0]];
     let [i, j] = [Math.max(from.pod, 0), Math.max(to.pod, 0)];
-    if (a === b && (a.d || []).length > 1 && i === j && !(from.pod >= 0 && to.pod >= 0)) {
+    if (a === b && several(a) && i === j && !(from.pod >= 0 && to.pod >= 0)) {
       if (to.pod < 0) j = i === 0 ? 1 : 0; else i = j === 0 ? 1 : 0;
     }
     return [endsOf(data, a, i), endsOf(data, b, j)];

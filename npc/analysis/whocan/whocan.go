@@ -75,7 +75,8 @@ type Answer struct {
 	Omitted []string
 }
 
-// Around answers a question about everybody. Of a domain name, an address that it could have stands for all.
+// Around answers a question about everybody. A pod that stands for a workload is among its own neighbours, as another of
+// the workload's pods. Of a domain name, an address that it could have stands for all.
 func Around(v *cluster.View, q Question) (all Answer) {
 	if domains := reachability.Domains(nil, nil, v); domains != nil && q.Direction == npc.Egress {
 		v = cluster.WithLearned(v, domains)
@@ -90,7 +91,7 @@ func Around(v *cluster.View, q Question) (all Answer) {
 	}
 	p := reachability.NewPartition(v.PodNames(""), addrs, v)
 	classes := p.Classes()
-	all.Omitted, all.Alike = p.Omitted(), without(classes, q.Ends)
+	all.Omitted, all.Alike = p.Omitted(), without(v, classes, q.Ends)
 	known := map[int][]Span{} // class -> its answers
 	for _, r := range matrix.Rows(v, classes, q.EachPod) {
 		if len(r.Pods) == 0 {
@@ -98,7 +99,7 @@ func Around(v *cluster.View, q Question) (all Answer) {
 		}
 		spans, ok := known[r.Class()]
 		if !ok {
-			spans = a.ask(v.OwnedEnds(r.Pods[0]))
+			spans = a.askPod(r.Pods[0])
 			known[r.Class()] = spans
 		}
 		all.Neighbours = append(all.Neighbours,
@@ -116,18 +117,25 @@ func Around(v *cluster.View, q Question) (all Answer) {
 	return all
 }
 
-// without takes the pods of some ends out of their classes. It returns the others of these classes.
-func without(classes []reachability.Class, ends []flow.End) (alike []string) {
+// without takes the pods of some ends out of their classes, unless they stand for workloads. It returns the others of
+// these classes.
+func without(v *cluster.View, classes []reachability.Class, ends []flow.End) (alike []string) {
+	isAsked := func(name string) bool { return isOf(ends, name) }
 	for i := range classes {
 		c := &classes[i]
-		others := slices.DeleteFunc(slices.Clone(c.Pods), func(name string) bool {
-			return slices.ContainsFunc(ends, func(e flow.End) bool { return e.Pod == name })
-		})
-		if len(others) < len(c.Pods) {
-			c.Pods, alike = others, append(alike, others...)
+		if others := slices.DeleteFunc(slices.Clone(c.Pods), isAsked); len(others) < len(c.Pods) {
+			alike = append(alike, others...)
 		}
+		c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(name string) bool {
+			return isAsked(name) && !v.Pods[name].StandsForWorkload()
+		})
 	}
 	return alike
+}
+
+// isOf reports whether one of some ends is that of a pod.
+func isOf(ends []flow.End, pod string) bool {
+	return slices.ContainsFunc(ends, func(e flow.End) bool { return e.Pod == pod })
 }
 
 // around answers a question.
@@ -145,6 +153,19 @@ func (a *around) podsAt(e flow.End) []*npc.Pod {
 		pods = append(pods, p)
 	}
 	return pods
+}
+
+// askPod returns the answers for a pod. The pod that is asked about is another one of its workload.
+func (a *around) askPod(name string) []Span {
+	ends := a.OwnedEnds(name)
+	if !isOf(a.Ends, name) {
+		return a.ask(ends)
+	}
+	with := *a
+	for i, e := range ends {
+		with.View, ends[i] = cluster.WithOther(a.View, e)
+	}
+	return with.ask(ends)
 }
 
 // ask returns the answers for the pod or the address of some ends.

@@ -199,7 +199,7 @@ func (o *explainOptions) throughOwnService(k *query.Knowledge) bool {
 
 // apart has a workload that is asked about with itself stand for one of its pods and another one.
 func (o *explainOptions) apart(stderr io.Writer, c *cluster.Cluster) error {
-	if o.query.From != o.query.To {
+	if !cluster.SamePod(c.View(), o.query.From, o.query.To) {
 		return nil
 	}
 	to, made := c.Another(o.query.To)

@@ -288,8 +288,15 @@ func (r *Relation) allowed(from, to int) bool {
 // unknown reports whether it is not known if an end reaches another one.
 func (r *Relation) unknown(from, to int) bool { return r.explain(from, to).Unknown }
 
+// explain returns the verdict between two ends. If both are of one pod, the second is that of another pod like it.
 func (r *Relation) explain(from, to int) explain.Verdict {
-	return explain.Explain(r.View, flow.Flow{From: r.ends[from].End, To: r.ends[to].End, Service: r.Service})
+	f := flow.Flow{From: r.ends[from].End, To: r.ends[to].End, Service: r.Service}
+	if f.From.Pod == "" || f.From.Pod != f.To.Pod {
+		return explain.Explain(r.View, f)
+	}
+	v, other := cluster.WithOther(r.View, f.To)
+	f.To = other
+	return explain.Explain(v, f)
 }
 
 // Cell is whether one end reaches another.
