@@ -30,6 +30,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
@@ -67,7 +68,7 @@ func Run(o snapshot.Objects, view *cluster.View, n snapshot.Network) []Finding {
 	return l.found
 }
 
-// readAnnotations reads which rules the policies silence.
+// readAnnotations reads which rules the policies silence, and looks for annotations that are not understood.
 func (l *linter) readAnnotations() {
 	known := map[string]bool{}
 	for _, r := range Rules() {
@@ -92,9 +93,30 @@ func (l *linter) readAnnotations() {
 	}
 	for _, p := range l.Policies {
 		read(p)
+		l.checkAnnotations(p)
 	}
 	for _, p := range l.ClusterPolicies {
 		read(p)
+		l.checkAnnotations(p)
+	}
+}
+
+// checkAnnotations looks for annotations about staging whose value, or whose name, is nearly right.
+func (l *linter) checkAnnotations(m metav1.Object) {
+	const field = "metadata.annotations"
+	if _, _, problem := staged.Read(m.GetAnnotations()); problem != "" {
+		at := field
+		if rest, ok := strings.CutPrefix(problem, staged.Annotation+" "); ok {
+			at, problem = field+"."+staged.Annotation, rest
+		}
+		l.add(annotationUnclear, policySubject(m), at, problem, "")
+	}
+	known := []string{staged.Annotation, staged.ReplacesAnnotation, staged.RemovesAnnotation, ignoreAnnotation}
+	for _, key := range slices.Sorted(maps.Keys(m.GetAnnotations())) {
+		if strings.HasPrefix(key, "weave-npc/") && !slices.Contains(known, key) {
+			l.add(annotationUnclear, policySubject(m), field+"."+key,
+				"is no annotation of weave-npc"+spelling.DidYouMean(key, slices.Values(known)), "")
+		}
 	}
 }
 

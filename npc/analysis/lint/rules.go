@@ -26,7 +26,7 @@ func Rules() []RuleInfo {
 		emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, serviceClosed, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
-		ruleUnreachable, samePriority, passInBaseline, nameOfService, wildcardPublic, ignoreUnknown}
+		ruleUnreachable, samePriority, passInBaseline, nameOfService, wildcardPublic, ignoreUnknown, annotationUnclear}
 }
 
 // The rules.
@@ -104,4 +104,7 @@ var (
 			"Write the names that are needed, or a domain of their owner."}
 	ignoreUnknown = RuleInfo{"ignore-unknown", Warning, "An annotation silences a rule that does not exist.",
 		"Nothing is silenced by it. The rules are listed in the documentation."}
+	annotationUnclear = RuleInfo{"annotation-unclear", Warning,
+		"An annotation about staging does not do what it seems to.",
+		"Nodes enforce the policy, or ignore it in its group. Write \"true\" or the name of a group."}
 )

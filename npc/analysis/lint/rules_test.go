@@ -336,3 +336,24 @@ func TestIgnored(t *testing.T) {
 	expect(t, found, "rules-ignored", "")
 	expect(t, found, "ignore-unknown", `warning metadata.annotations: weave-npc/ignore names "x", which is no rule`)
 }
+
+// TestAnnotations shows which annotations are not understood.
+func TestAnnotations(t *testing.T) {
+	const of, names = "warning metadata.annotations", "weave-npc/replaces and weave-npc/removes have no effect without weave-npc/staged"
+	for _, c := range []struct{ name, annotations, want string }{
+		{"staged", `weave-npc/staged: "true"`, ""},
+		{"a group", "weave-npc/staged: rollout, weave-npc/removes: db", ""},
+		{"a capital letter", `weave-npc/staged: "True"`, of + `.weave-npc/staged: is "True", neither "true" nor a name of lower case letters, digits and -, at most 63`},
+		{"false", `weave-npc/staged: "false"`, of + `.weave-npc/staged: is "false": without the annotation the policy is enforced too`},
+		{"no group", "weave-npc/replaces: db", of + ": " + names},
+		{"both", "weave-npc/staged: a, weave-npc/replaces: db, weave-npc/removes: db", of + ": it has both weave-npc/replaces and weave-npc/removes"},
+		{"a misspelt name", `weave-npc/stagd: "true"`, of + ".weave-npc/stagd: is no annotation of weave-npc; did you mean weave-npc/staged?"},
+		{"of another program", `example.com/staged: "True"`, ""},
+		{"silenced", `weave-npc/staged: "True", weave-npc/ignore: annotation-unclear`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			expect(t, lintText(t, objects(t)+"---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n"+
+				"metadata: {name: p, namespace: shop, annotations: {"+c.annotations+"}}\nspec: {podSelector: {}}\n"), "annotation-unclear", c.want)
+		})
+	}
+}
