@@ -138,7 +138,11 @@ func (q Query) destination(v *cluster.View) (ends []flow.End, err error) {
 func (q Query) doubts(k Knowledge) (doubts []string) {
 	for flag, end := range map[string]string{"--from": q.From, "--to": q.To} {
 		if addr, err := netip.ParseAddr(end); err == nil {
-			if doubt := k.Network.Doubt(addr.Unmap()); doubt != "" {
+			doubt := k.Network.Doubt(addr.Unmap())
+			if flag == "--from" && addr.Unmap().IsMulticast() {
+				doubt = end + " is a multicast address, from which no packet comes"
+			}
+			if doubt != "" {
 				doubts = append(doubts, flag+": "+doubt)
 			}
 		}

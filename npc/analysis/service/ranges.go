@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -86,4 +87,48 @@ func clusterIPs(s *corev1.Service) []string {
 		return []string{s.Spec.ClusterIP}
 	}
 	return s.Spec.ClusterIPs
+}
+
+// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services,
+// but none has it, or no packet that passes a node has it. It is empty if there is no such reason.
+func (x *Network) Doubt(a netip.Addr) string {
+	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
+		return ""
+	}
+	if kind := confined(a); kind != "" {
+		return a.String() + " is " + kind
+	}
+	for _, p := range x.view.Pods {
+		if slices.Contains(p.Claims(), a) {
+			return ""
+		}
+	}
+	for _, s := range x.services {
+		if x.via(s, a) != "" {
+			return ""
+		}
+	}
+	for _, r := range x.ranges {
+		if r.Contains(a) {
+			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of,
+				r.Prefix)
+		}
+	}
+	return ""
+}
+
+// confined describes an address that packets between pods, nodes and what is outside do not have; it is empty for
+// others. Clouds and DNS servers of nodes have link-local addresses of IPv4, to which policies apply.
+func confined(a netip.Addr) string {
+	switch {
+	case a.IsLoopback():
+		return "a loopback address, whose packets do not leave a pod or node"
+	case a.IsUnspecified():
+		return "the unspecified address, which no packet on a network has"
+	case a.Is6() && a.IsLinkLocalUnicast():
+		return "a link-local address, whose packets no node passes on"
+	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "the broadcast address, whose packets no node passes on"
+	}
+	return ""
 }

@@ -344,28 +344,3 @@ func (x *Network) Name(a netip.Addr) string {
 	}
 	return ""
 }
-
-// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services,
-// but none has it. It is empty if there is no such reason.
-func (x *Network) Doubt(a netip.Addr) string {
-	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
-		return ""
-	}
-	for _, p := range x.view.Pods {
-		if slices.Contains(p.Claims(), a) {
-			return ""
-		}
-	}
-	for _, s := range x.services {
-		if x.via(s, a) != "" {
-			return ""
-		}
-	}
-	for _, r := range x.ranges {
-		if r.Contains(a) {
-			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of,
-				r.Prefix)
-		}
-	}
-	return ""
-}

@@ -150,6 +150,10 @@ func TestDoubt(t *testing.T) {
 	for addr, want := range map[string]string{
 		"10.32.1.2": "", "10.32.0.1": "", "172.31.0.1": "", "10.96.0.10": "", "192.0.2.1": "", "224.0.0.1": "", "10.33.0.1": "", "10.97.0.1": "",
 		"10.32.9.9": "in the range of pods, 10.32.0.0/16", "fd32::9": "in the range of pods, fd32::/64",
+		"127.0.0.53": "a loopback address, whose packets do not leave a pod or node", "::1": "pod or node",
+		"0.0.0.0": "which no packet on a network has", "::": "which no packet on a network has",
+		"255.255.255.255": "the broadcast address, whose packets no node passes on",
+		"fe80::1":         "a link-local address, whose packets no node passes on", "169.254.169.254": "",
 		"10.96.0.11": "in the range of Services, 10.96.0.0/24",
 	} {
 		got := x.Doubt(netip.MustParseAddr(addr))
