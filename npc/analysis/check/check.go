@@ -145,8 +145,15 @@ func (c *check) missing(t expectation.Term) error {
 	case t.All || len(t.Blocks) > 0:
 		return nil
 	case t.Namespace != "" && !slices.Contains(c.namespaces, t.Namespace):
-		return errors.Errorf("there is no namespace %s%s", t.Namespace,
-			spelling.DidYouMean(t.Namespace, slices.Values(c.namespaces)))
+		near := spelling.DidYouMean(t.Namespace, slices.Values(c.namespaces))
+		switch o, ok := flow.ParseObject(t.Text); {
+		case !ok || o.Namespace != "":
+		case o.Kind == flow.KindService:
+			near = "; for a Service, write svc/NAME.NAMESPACE"
+		default:
+			near = "; for a " + o.Kind + ", write NAMESPACE/" + t.Text
+		}
+		return errors.Errorf("there is no namespace %s%s", t.Namespace, near)
 	}
 	one := &side{Prover: c.Prover, subject: expectation.Subject{t}}
 	for _, of := range c.classes {

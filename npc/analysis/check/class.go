@@ -91,7 +91,7 @@ func (p *Prover) podKey(q *npc.Pod) string {
 		b.WriteString("pod " + q.Name + "\n")
 	}
 	if q.Workload != nil && p.mentioned[q.Namespace+"/"+q.Workload.Name] {
-		b.WriteString("of " + q.Workload.Name + "\n")
+		b.WriteString("of " + q.Workload.String() + "\n")
 	}
 	return b.String()
 }

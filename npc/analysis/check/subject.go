@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/check/expectation"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
@@ -69,8 +70,12 @@ func (p *Prover) templates(t expectation.Term) (out []*npc.Pod) {
 
 // named reports whether a term names a pod or its workload.
 func named(t expectation.Term, q *npc.Pod) bool {
-	return t.Name != "" && t.Namespace == q.Namespace &&
-		(t.Name == q.Name || q.Workload != nil && t.Name == q.Workload.Name)
+	if t.Name == "" || t.Namespace != q.Namespace {
+		return false
+	}
+	w := q.Workload
+	return t.Name == q.Name && (t.Kind == "" || t.Kind == flow.KindPod) ||
+		w != nil && t.Name == w.Name && (t.Kind == "" || t.Kind == w.Kind)
 }
 
 // like returns a selector of the pods that count as replicas of a pod: those with its labels that policies name or, if

@@ -7,7 +7,7 @@
 //
 //	document (file) ─▶ sentence: SUBJECT VERB SUBJECT on PORT ─▶ subject, port ─▶ Expectation
 //
-// It knows neither pods nor policies, and does not find out what holds.
+// Through replaces Services by what they lead to. The package knows neither pods nor policies, and does not find out what holds.
 package expectation
 
 import (
@@ -95,6 +95,8 @@ type Term struct {
 	// Name is the name of a pod, or of the workload that makes pods; empty for pods by selectors. It goes with
 	// Namespace.
 	Name string
+	// Kind is that of the named object, such as Deployment, Pod or Service; empty if the file does not say.
+	Kind string
 	// Namespace is that of the pods; empty for the namespaces that Namespaces selects.
 	Namespace        string
 	Namespaces, Pods policy.Selector

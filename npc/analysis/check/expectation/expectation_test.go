@@ -31,7 +31,7 @@ func show(e Expectation) string {
 					text += strings.Repeat(" ", min(i, 1)) + fmt.Sprintf("%s-%d", b.CIDR, len(b.Except))
 				}
 			default:
-				text += fmt.Sprintf("ns=%s[%s] pods=%s[%s]", t.Namespace, t.Namespaces.String(), t.Name, t.Pods.String())
+				text += fmt.Sprintf("ns=%s[%s] pods=%s%s[%s]", t.Namespace, t.Namespaces.String(), t.Kind, t.Name, t.Pods.String())
 			}
 		}
 		return strings.TrimSpace(text)
@@ -46,6 +46,7 @@ func show(e Expectation) string {
 func TestSentences(t *testing.T) {
 	for text, want := range map[string]string{
 		"shop/web reaches shop/db on postgres":             "ns=shop[] pods=web[] reaches ns=shop[] pods=db[] [tcp/postgres]",
+		"shop/deploy/web reaches shop/po/db":               "ns=shop[] pods=Deploymentweb[] reaches ns=shop[] pods=Poddb[] []",
 		"shop/web can reach shop/db":                       "ns=shop[] pods=web[] reaches ns=shop[] pods=db[] []",
 		"none outside monitoring reaches metrics":          "not ns=monitoring[] pods=[] never ns=metrics[] pods=[] []",
 		"dev/* never reaches prod/*":                       "ns=dev[] pods=[] never ns=prod[] pods=[] []",
@@ -93,7 +94,7 @@ func TestSentencesThatMeanNothing(t *testing.T) {
 		"shop/web in a hurry reaches shop/db": `the source: "shop/web in a hurry" is no name: it has a blank`,
 		"Shop reaches shop/db":                `the source: "Shop" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8, api.example.com or everyone`,
 		"shop/we_b reaches shop/db":           `the source: "we_b" is no name of a pod or of a workload; for all pods of the namespace write shop/*`,
-		"shop/web/x reaches shop/db":          `the source: "web/x" is no name of a pod or of a workload; for all pods of the namespace write shop/*`,
+		"shop/web/x reaches shop/db":          `the source: "web" is no kind of workloads, such as shop/deploy/x`,
 		"pods(a=b) of shop reaches shop/db":   `the source: after pods(a=b) comes in NAMESPACE or in namespaces(SELECTOR), not "of shop"`,
 		"pods(a=b=c) reaches shop/db":         `the source: pods: "a=b=c" is no selector such as app=web,tier!=test`,
 		"pods(a>1) reaches shop/db":           "the source: pods: gt is no operator of selectors of policies",

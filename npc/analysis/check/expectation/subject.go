@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
@@ -75,8 +76,8 @@ func internet() []ipblock.Block {
 	}
 }
 
-// parseName reads NAMESPACE, NAMESPACE/*, NAMESPACE/NAME, an address, a range of addresses or a domain name, which has a
-// dot.
+// parseName reads NAMESPACE, NAMESPACE/*, NAMESPACE/NAME, NAMESPACE/KIND/NAME, svc/NAME.NAMESPACE, an address, a range of
+// addresses or a domain name, which has a dot.
 func (t *Term) parseName() error {
 	if a, err := netip.ParseAddr(t.Text); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -87,6 +88,9 @@ func (t *Term) parseName() error {
 		return t.parseBlock(t.Text, nil)
 	}
 	namespace, name, slash := strings.Cut(t.Text, "/")
+	if o, ok := flow.ParseObject(t.Text); ok && o.Namespace != "" {
+		t.Kind, namespace, name = o.Kind, o.Namespace, o.Name
+	}
 	if !slash && strings.Contains(t.Text, ".") {
 		return t.parseDomain(t.Text)
 	}
@@ -99,6 +103,10 @@ func (t *Term) parseName() error {
 		return nil
 	}
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+		if _, workload, is := strings.Cut(name, "/"); is {
+			return errors.Errorf("%q is no kind of workloads, such as %s/deploy/%s", strings.TrimSuffix(name, "/"+workload),
+				namespace, workload)
+		}
 		return errors.Errorf("%q is no name of a pod or of a workload; for all pods of the namespace write %s/*", name,
 			namespace)
 	}

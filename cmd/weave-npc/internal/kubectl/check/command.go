@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -191,6 +192,9 @@ func (o *options) find(ctx context.Context, all snapshot.Objects, files []expect
 	r = &findings.Report{Version: cli.Version(), Suite: onlyExpectations}
 	if o.only != onlyLint {
 		r.Rules = rules()
+		if files, err = o.through(ctx, files); err != nil {
+			return nil, "", err
+		}
 		var t tally
 		for _, f := range files {
 			of, err := t.cases(v, f, stderr)
@@ -213,6 +217,26 @@ func (o *options) find(ctx context.Context, all snapshot.Objects, files []expect
 		r.Findings = lintFindings(all, v, n)
 	}
 	return r, manifests, nil
+}
+
+// through returns the expectations with the pods and ports that Services lead to.
+func (o *options) through(ctx context.Context, files []expectation.File) (out []expectation.File, err error) {
+	for _, f := range files {
+		if f.NamesServices() {
+			n, err := o.Network(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if len(n.Unreadable) > 0 {
+				return nil, errors.Errorf("finding the Services that %s names: %s", f.Path, strings.Join(n.Unreadable, "; "))
+			}
+			if err := f.Through(n.Services); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, f)
+	}
+	return out, nil
 }
 
 func (o *options) write(r *findings.Report, level findings.Level, out io.Writer) error {
