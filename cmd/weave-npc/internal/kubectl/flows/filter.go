@@ -78,6 +78,20 @@ func parseEnd(flag, text string, end func(*flowlog.Record) *flowlog.End) (func(*
 		return func(r *flowlog.Record) bool { return p.Contains(end(r).Addr) }, nil
 	}
 	namespace, name, named := strings.Cut(text, "/")
+	switch o, ok := flow.ParseObject(text); {
+	case ok && o.Kind == flow.KindService:
+		return nil, errors.Errorf("%s: %q is a Service: connections through it are recorded with one of its pods; name these",
+			flag, text)
+	case ok && o.Namespace == "":
+		return nil, errors.Errorf("%s: %q has no namespace: write NAMESPACE/%s", flag, text, text)
+	case ok && o.Kind == flow.KindPod:
+		return func(r *flowlog.Record) bool {
+			e := end(r)
+			return e.Namespace == o.Namespace && (e.Pod == o.Name || e.Workload == flow.KindPod+"/"+o.Name)
+		}, nil
+	case ok:
+		namespace, name = o.Namespace, o.Kind+"/"+o.Name
+	}
 	wrong := namespace == "" || named && name == "" || strings.Count(name, "/") > 1
 	if wrong || named && len(validation.IsDNS1123Label(namespace)) > 0 { // such as a CIDR of too many bits
 		return nil, errors.Errorf("%s: %q is no namespace, NAMESPACE/WORKLOAD, NAMESPACE/POD, address or CIDR",

@@ -56,6 +56,10 @@ func TestFilters(t *testing.T) {
 		{"another namespace", query{from: "sho"}, false},
 		{"workload", query{from: "shop/web", to: "data/StatefulSet/db"}, true},
 		{"pod", query{from: "shop/web-1"}, true},
+		{"workload by a kind of kubectl", query{from: "shop/deploy/web", to: "data/sts/db"}, true},
+		{"workload of another kind", query{from: "shop/job/web"}, false},
+		{"pod by its kind", query{from: "shop/pod/web-1"}, true},
+		{"a workload is no pod", query{from: "shop/pod/web"}, false},
 		{"another workload", query{from: "shop/we"}, false},
 		{"address", query{from: "10.32.1.2", to: "::ffff:10.32.2.2"}, true},
 		{"another address", query{from: "10.32.2.2"}, false},
@@ -93,7 +97,8 @@ func TestFilters(t *testing.T) {
 	if err := table(&text, []flowlog.Record{r}); err != nil || !strings.Contains(text.String(), "  192.0.2.1 (a.example.com,b.example.com)  tcp/5432 (pg)") {
 		t.Errorf("%v, the table is\n%s", err, text.String())
 	}
-	for want, q := range map[string]query{"--from": {from: "/web"}, `--from: "10.0.0.0/33"`: {from: "10.0.0.0/33"}, "--to": {to: "shop/"}, "--port": {port: "tpc/80"}, "--verdict": {verdict: "deny"}, "--since": {since: -1}} {
+	for want, q := range map[string]query{"--from": {from: "/web"}, `--from: "deploy/web" has no namespace: write NAMESPACE/deploy/web`: {from: "deploy/web"},
+		`--to: "svc/db.data" is a Service`: {to: "svc/db.data"}, `--from: "10.0.0.0/33"`: {from: "10.0.0.0/33"}, "--to": {to: "shop/"}, "--port": {port: "tpc/80"}, "--verdict": {verdict: "deny"}, "--since": {since: -1}} {
 		if _, err := q.parse(noon); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", q, err)
 		}
