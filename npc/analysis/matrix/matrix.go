@@ -67,7 +67,7 @@ func New(v *cluster.View, o Options) (*Matrix, error) {
 	if domains != nil {
 		views = learned(v, asked, domains)
 	}
-	p, m, err := newRows(o, asked, domains, views...)
+	p, m, err := newRows(o, asked, nil, domains, views...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +92,13 @@ func learned(v *cluster.View, addrs []netip.Addr, domains map[netip.Addr][]strin
 }
 
 // newRows returns the rows and columns of a matrix, of pods and some addresses, and the partition that they are of. The
-// domain names of other addresses are columns.
+// domain names of other addresses are columns. Where a namespace is selected, of addresses those alone count that are
+// asked for.
 func newRows(
-	o Options, addrs []netip.Addr, domains map[netip.Addr][]string, of ...*cluster.View,
+	o Options, asked, more []netip.Addr, domains map[netip.Addr][]string, of ...*cluster.View,
 ) (*reachability.Partition, *Matrix, error) {
 	v := of[0]
-	addrs = append(addrs, slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare)...)
+	addrs := slices.Concat(asked, more, slices.SortedFunc(maps.Keys(domains), netip.Addr.Compare))
 	pods := v.PodNames("")
 	if o.From != "" && o.To != "" {
 		pods = v.PodNames(o.From)
@@ -109,12 +110,16 @@ func newRows(
 	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()),
 		lines: map[int][]reachability.Cell{}}
 	for _, r := range Rows(v, p.Classes(), o.EachPod) {
-		if names := domains[p.Classes()[r.class].Addr]; names != nil {
+		a := p.Classes()[r.class].Addr
+		in := func(namespace string) bool {
+			return namespace == "" || r.namespace == namespace || slices.Contains(asked, a)
+		}
+		if names := domains[a]; names != nil {
 			r.Name = names[0]
-		} else if o.From == "" || r.namespace == "" || r.namespace == o.From {
+		} else if in(o.From) {
 			m.From = append(m.From, r)
 		}
-		if o.To == "" || r.namespace == "" || r.namespace == o.To {
+		if in(o.To) {
 			m.To = append(m.To, r)
 		}
 	}

@@ -378,9 +378,12 @@ func TestNamesAreColumns(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", service, got, want)
 		}
 	}
-	m, err := New(c.View(), Options{Service: flow.Service{Protocol: 6, Port: 443}, Addresses: []string{"203.0.113.7"}})
+	m, err := New(c.View(), Options{Service: flow.Service{Protocol: 6, Port: 443}, To: "shop", Addresses: []string{"203.0.113.7"}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(m.To) != 3 {
+		t.Errorf("a namespace is selected, and its pods, an address and %d others are columns: %v", len(m.To)-3, m.To)
 	}
 	for i, want := range []string{"+", "?"} { // of a name that web may reach, perhaps
 		if got := sign(m.cell(i, 2)); m.To[2].Name != "203.0.113.7" || got != want {

@@ -52,22 +52,22 @@ type PageOptions struct {
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false
-	addrs, err := addresses(o.Addresses)
+	asked, err := addresses(o.Addresses)
 	if err != nil {
 		return nil, err
 	}
-	of, domains, stands := v, reachability.Domains(addrs, nil, v), map[netip.Addr]string{}
+	of, domains, stands := v, reachability.Domains(asked, nil, v), map[netip.Addr]string{}
 	if domains != nil {
 		of = cluster.WithLearned(v, domains)
 	}
 	for a, names := range domains {
 		stands[a] = names[0]
 	}
-	for i, a := range reachability.Outside(v, slices.AppendSeq(slices.Clone(addrs), maps.Keys(domains))) {
+	outside := reachability.Outside(v, slices.AppendSeq(slices.Clone(asked), maps.Keys(domains)))
+	for i, a := range outside {
 		stands[a] = []string{"outside", "outside, IPv6"}[i]
-		addrs = append(addrs, a)
 	}
-	p, m, err := newRows(o.Options, addrs, domains, of)
+	p, m, err := newRows(o.Options, asked, outside, domains, of)
 	if err != nil {
 		return nil, err
 	}
