@@ -254,7 +254,7 @@ func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, o
 		t.Endpoints = x.fromSelector(s, p, of)
 	}
 	if len(t.Endpoints) == 0 {
-		return nil, errors.Errorf("Service %s has no endpoints for port %s: nothing answers", t.Service, portName(p))
+		return nil, errors.Errorf("Service %s has no endpoints for port %s: %s", t.Service, portName(p), x.lacking(s, p))
 	}
 	if p.NodePort != 0 && !strings.HasPrefix(t.Via, "the name") && !strings.HasPrefix(t.Via, "a cluster IP") &&
 		s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
@@ -303,8 +303,7 @@ func (x *Network) isPodAt(name string, a netip.Addr) bool {
 // fromSelector returns the pods that a Service selects and that have its port.
 func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
 	for name, pod := range x.view.Pods {
-		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting ||
-			!labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
+		if !selects(s, pod) {
 			continue
 		}
 		port := podPort(pod, p)
@@ -320,6 +319,33 @@ func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev
 	}
 	sortEndpoints(out)
 	return out
+}
+
+// selects reports whether a Service selects a pod.
+func selects(s *corev1.Service, pod *npc.Pod) bool {
+	return pod.Namespace == s.Namespace && !pod.Finished && !pod.Deleting &&
+		labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels))
+}
+
+// lacking returns why a Service has no endpoints for a port.
+func (x *Network) lacking(s *corev1.Service, p corev1.ServicePort) string {
+	if len(x.slices[npc.ObjectKey(s.Namespace, s.Name)]) > 0 || len(s.Spec.Selector) == 0 {
+		return "nothing answers"
+	}
+	selected, has := false, false
+	for _, pod := range x.view.Pods {
+		if selects(s, pod) {
+			selected, has = true, has || podPort(pod, p).Port != 0
+		}
+	}
+	switch {
+	case !selected:
+		return "no running pod of its namespace has " + labels.Set(s.Spec.Selector).String()
+	case !has:
+		return fmt.Sprintf("no pod that it selects has a %s port of the name %s",
+			npc.ProtocolName(npc.PortProtocol(p.Protocol)), p.TargetPort.StrVal)
+	}
+	return "nothing answers"
 }
 
 func family(a netip.Addr) corev1.IPFamily {

@@ -71,7 +71,7 @@ func TestEndpoints(t *testing.T) {
 			spec: {clusterIP: 10.96.0.6, selector: {app: web}, ports: [{port: 80, name: web}]}}`), "shop/new tcp/80, shop/old tcp/80"},
 		{"none_of_its_pods", "svc/job.shop", "80", service(`{metadata: {namespace: shop, name: job},
 			spec: {clusterIP: 10.96.0.7, selector: {app: job}, ports: [{port: 80}]}}`),
-			"Service shop/job has no endpoints for port tcp/80: nothing answers"},
+			"Service shop/job has no endpoints for port tcp/80: no running pod of its namespace has app=job"},
 		{"the_name_of_a_pod", "shop/old", "80", func(*snapshot.Network) {}, "none"},
 		{"at_a_node_by_the_name_of_a_port", "172.31.0.1", "http", func(*snapshot.Network) {}, "none"},
 		{"a_port_that_it_does_not_have", "10.96.0.10", "81", func(*snapshot.Network) {}, `Service shop/web has no port "81"; it has tcp/80`},
@@ -113,7 +113,7 @@ func TestEndpoints(t *testing.T) {
 		}, "10.32.1.9 tcp/8081"},
 		{"pods_without_the_port", "svc/grpc.shop", "80", service(`{metadata: {namespace: shop, name: grpc},
 			spec: {clusterIP: 10.96.0.13, selector: {app: web}, ports: [{port: 80, targetPort: grpc}]}}`),
-			"Service shop/grpc has no endpoints for port tcp/80: nothing answers"},
+			"Service shop/grpc has no endpoints for port tcp/80: no pod that it selects has a tcp port of the name grpc"},
 		{"services_that_cannot_be_read", "svc/db.shop", "80", func(n *snapshot.Network) {
 			*n = snapshot.Network{Unreadable: []string{"services cannot be listed: forbidden"}}
 		}, "Service shop/db is not known: services cannot be listed: forbidden"},
