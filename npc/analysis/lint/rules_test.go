@@ -84,6 +84,9 @@ func TestRules(t *testing.T) {
 		{"a misspelt namespace", "peer-matches-no-pod",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {team: blu}}}]}]}"}, // too short to compare
 			"note spec.ingress[0].from[0]: no namespace has team=blu"},
+		{"a namespace by a label that none has", "peer-matches-no-pod",
+			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {name: ops}}}]}]}"},
+			"warning spec.ingress[0].from[0]: no namespace has name=ops; did you mean kubernetes.io/metadata.name=ops?"},
 		{"a namespace of the system", "peer-matches-no-pod",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}}]}]}"}, ""},
 		{"a peer of a tier", "peer-matches-no-pod", []string{admin("egress: [{action: Deny, to: [{networks: [10.0.0.0/8, 11.0.0.0/8]}, " +

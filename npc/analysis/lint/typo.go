@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
@@ -62,8 +63,15 @@ func typos(field string, s *metav1.LabelSelector, known []vocabulary) (out []typ
 	}
 	check := func(field, key string, values []string) {
 		if !slices.ContainsFunc(known, func(v vocabulary) bool { return len(v[key]) > 0 }) {
-			if near := nearest(key, keysOf(known)); near != "" {
+			near := nearest(key, keysOf(known))
+			if near != "" {
 				out = append(out, typo{field, "a label " + key, "label " + near})
+			}
+			for _, value := range values {
+				named := func(v vocabulary) bool { return v[corev1.LabelMetadataName][value] }
+				if near == "" && slices.ContainsFunc(known, named) {
+					out = append(out, typo{field, key + "=" + value, corev1.LabelMetadataName + "=" + value})
+				}
 			}
 			return
 		}
