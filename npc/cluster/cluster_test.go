@@ -47,6 +47,7 @@ func TestFind(t *testing.T) {
 		"default/x":               "there is no pod default/x",
 		"default/DaemonSet/agent": "there is no pod of DaemonSet default/agent; did you mean shop/DaemonSet/agent?",
 		"default/DaemonSet/db":    "there is no pod of DaemonSet default/db",
+		"shop/Job/agent":          "there is no pod of Job shop/agent; did you mean shop/DaemonSet/agent?",
 		"node/node1":              "[172.31.0.1 fd31::1]",
 		"no/node2":                "no address of node node2 is known: give one of its addresses",
 	} {

@@ -242,10 +242,11 @@ func noPod(v *View, text string) error {
 
 // noWorkload returns the error for a workload without pods, with a suggestion if there is one.
 func noWorkload(v *View, namespace string, w npc.Workload) error {
-	var same []string // those of the name in other namespaces
+	var same []string // those of the name in other namespaces, or of another kind
 	for _, p := range v.Pods {
-		if p.Workload != nil && *p.Workload == w && !p.Finished {
-			same = append(same, p.Namespace+"/"+w.String())
+		if p.Workload != nil && !p.Finished && p.Workload.Name == w.Name &&
+			(*p.Workload == w || p.Namespace == namespace) {
+			same = append(same, p.Namespace+"/"+p.Workload.String())
 		}
 	}
 	if len(same) > 0 {

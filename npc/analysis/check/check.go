@@ -16,6 +16,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -161,7 +162,7 @@ func (c *check) missing(t expectation.Term) error {
 			return nil
 		}
 	}
-	near, host := map[string]bool{}, false
+	near, otherKind, host := map[string]bool{}, "", false
 	for key, q := range c.view.Pods {
 		if t.Namespace != "" && q.Namespace != t.Namespace || c.others[key] != "" {
 			continue
@@ -170,6 +171,9 @@ func (c *check) missing(t expectation.Term) error {
 		near[q.Name] = true
 		if q.Workload != nil {
 			near[q.Workload.Name] = true
+			if t.Kind != "" && q.Workload.Name == t.Name {
+				otherKind = "; did you mean " + q.Namespace + "/" + q.Workload.String() + "?"
+			}
 		}
 	}
 	switch {
@@ -178,7 +182,7 @@ func (c *check) missing(t expectation.Term) error {
 			"which policies do not distinguish from the nodes", t.Text)
 	case t.Name != "":
 		return errors.Errorf("there is no pod and no workload %s%s", t.Text,
-			spelling.DidYouMean(t.Name, maps.Keys(near)))
+			cmp.Or(otherKind, spelling.DidYouMean(t.Name, maps.Keys(near))))
 	}
 	return errors.Errorf("%s matches no pod", t.Text)
 }

@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 		"always, but not by labels":  {"pods in shop always reaches shop/db-0 on sql", "", "a pod that could be in shop without labels does not reach shop/db-0 (10.32.0.3) on tcp/5432", ""},
 		"always, a new pod does not": {"pods(app=web) in shop always reaches pods(app=db) in shop on 5432", "", "shop/web-1 (10.32.0.2) does not reach a pod that could be in shop with app=db on tcp/5432", ""},
 		"a kind":                     {"shop/deploy/web reaches shop/pod/db-0 on sql", "", holds, ""},
-		"another kind":               {"shop/job/web reaches shop/db-0 on sql", "", "there is no pod and no workload shop/job/web", ""},
+		"another kind":               {"shop/job/web reaches shop/db-0 on sql", "", "there is no pod and no workload shop/job/web; did you mean shop/Deployment/web?", ""},
 		"a kind without a namespace": {"deploy/web reaches shop/db-0 on sql", "", "there is no namespace deploy; for a Deployment, write NAMESPACE/deploy/web", ""},
 		"addresses":                  {"the internet never reaches shop/db-0", "", holds, ""},
 		"an address":                 {"shop/db-0 reaches 192.0.2.1 on 443", "", holds, ""},
