@@ -70,9 +70,15 @@ type Workload struct{ Kind, Name string }
 func (w Workload) String() string { return w.Kind + "/" + w.Name }
 
 // StandsForWorkload reports whether a pod was made of a workload's template and stands for all its pods. It has the name
-// of its workload, or, if another pod has that, the name and the kind; what controllers make has more to its name.
+// of its workload, or, if another pod has that, the name and the kind. What controllers of Kubernetes make has more to
+// its name; those of other kinds, which have no template here, may give a pod their own.
 func (p *Pod) StandsForWorkload() bool {
 	if p.Workload == nil {
+		return false
+	}
+	switch p.Workload.Kind {
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob":
+	default:
 		return false
 	}
 	rest, ok := strings.CutPrefix(p.Name, p.Workload.Name)

@@ -237,6 +237,7 @@ func TestDiagonal(t *testing.T) {
 		{"a pod reaches itself", []string{"shop/web-1 10.32.1.1 Deployment/web"}, npc.Unreadable{}, "+"},
 		{"a workload's template stands for two pods", []string{"shop/web 10.32.1.1 Deployment/web"}, npc.Unreadable{}, "."},
 		{"one with the kind in its name too", []string{"shop/web.job 10.32.1.1 Job/web"}, npc.Unreadable{}, "."},
+		{"a pod with the name of what made it", []string{"shop/web 10.32.1.1 Workflow/web"}, npc.Unreadable{}, "+"},
 		{"replicas", []string{"shop/web-1 10.32.1.1", "shop/web-2 10.32.1.2"}, npc.Unreadable{}, "."},
 		{"replicas, among pods that cannot be read", []string{"shop/web-1 10.32.1.1", "shop/web-2 10.32.1.2"},
 			npc.Unreadable{Pods: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}}, "."},
