@@ -48,7 +48,7 @@ func (Tables) Read() (s State, whole bool, err error) {
 	return s, false, nil
 }
 
-// mode returns what happens to forged sources, if it can be told from rules that are not those of this version. The last
+// mode returns what happens to forged sources, if rules that are not those of this version show it. The last
 // rule is for all that the others are not for.
 func (s *snapshot) mode() Mode {
 	rules, found := s.rules[forged]

@@ -93,16 +93,16 @@ func (l *linter) readAnnotations() {
 	}
 	for _, p := range l.Policies {
 		read(p)
-		l.checkAnnotations(p)
+		checkAnnotations(l, p)
 	}
 	for _, p := range l.ClusterPolicies {
 		read(p)
-		l.checkAnnotations(p)
+		checkAnnotations(l, p)
 	}
 }
 
 // checkAnnotations looks for annotations about staging whose value, or whose name, is nearly right.
-func (l *linter) checkAnnotations(m metav1.Object) {
+func checkAnnotations(l *linter, m metav1.Object) {
 	const field = "metadata.annotations"
 	if _, _, problem := staged.Read(m.GetAnnotations()); problem != "" {
 		at := field

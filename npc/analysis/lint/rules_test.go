@@ -54,9 +54,6 @@ func objects(t *testing.T, policies ...string) string {
 // too.
 func TestRules(t *testing.T) {
 	const db, frontend = "shop/p {podSelector: {matchLabels: {app: db}}, ", "shop/p {podSelector: {matchLabels: {app: frontend}}, "
-	admin := func(rules string) string {
-		return "p {tier: Admin, priority: 1, subject: {namespaces: {}}, " + rules + "}"
-	}
 	for _, c := range []struct {
 		name, rule string
 		policies   []string
@@ -173,6 +170,11 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) { expect(t, lintText(t, objects(t, c.policies...)), c.rule, c.want) })
 	}
+}
+
+// admin returns a ClusterNetworkPolicy of the Admin tier.
+func admin(rules string) string {
+	return "p {tier: Admin, priority: 1, subject: {namespaces: {}}, " + rules + "}"
 }
 
 // expect compares the findings of a rule.

@@ -47,6 +47,11 @@ func (c *changes) queue(e queuedChange) {
 	c.begin(now)
 }
 
+// reconcileLater has the budget reconciled with the next changes of policies, if there are others or not.
+func (c *changes) reconcileLater() {
+	c.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: func() {}}, time.Now())
+}
+
 func (c *changes) begin(now time.Time) {
 	if c.changedAt.IsZero() {
 		c.changedAt = now

@@ -18,7 +18,6 @@ import (
 	"maps"
 	"net/netip"
 	"sync"
-	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,14 +104,9 @@ func (c *Controller) apply(e queuedChange) {
 	c.evaluator.forget()
 	c.state.edited = c.state.edited || e.Kind == policyChanges
 	if e.Kind == podChanges && c.state.isolation.BudgetStale() {
-		c.reconcileLater()
+		c.changes.reconcileLater()
+		c.wake.send()
 	}
-}
-
-// reconcileLater has the budget reconciled with the next policies.
-func (c *Controller) reconcileLater() {
-	c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: func() {}}, time.Now())
-	c.wake.send()
 }
 
 // SetPod takes a pod as it now is.

@@ -93,7 +93,8 @@ func (p Planner) Plan(collectGarbage bool,
 		c.state.reconcileBudget()
 		c.evaluator.forget()
 	case c.state.synced && networkpolicy.Outgrown(c.state.isolation):
-		c.reconcileLater()
+		c.changes.reconcileLater()
+		c.wake.send()
 	}
 	c.state.isolation.Write()
 	for f, t := range c.state.tables {

@@ -33,7 +33,7 @@ type state struct {
 	isolation  *networkpolicy.Isolation
 	tiers      *clusterpolicy.Tiers
 	failClosed *failclosed.Filter
-	// names tells the learner of domain names what policies ask for, and has what it learned.
+	// names are the domain names that policies ask for, and what the learner found for them.
 	names *domainnames.Names
 	// editing decides which chains of ordered rules are edited in place.
 	editing iptables.Editing

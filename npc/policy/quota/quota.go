@@ -274,7 +274,7 @@ type Grant struct {
 
 // Reconcile decides again about all policies, so that the result depends only on the existing policies and not on the
 // order of their arrival. The oldest of a namespace come first, and of those of different namespaces that with which its
-// namespace needs the least. So nobody loses room to a namespace that needs more. It returns the policies that are
+// namespace needs the least. So no namespace loses room to one that needs more. It returns the policies that are
 // denied or no longer denied, the oldest first.
 func (l *Usage) Reconcile() []Grant {
 	if !l.stale {

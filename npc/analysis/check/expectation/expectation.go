@@ -7,7 +7,7 @@
 //
 //	document (file) ─▶ sentence: SUBJECT VERB SUBJECT on PORT ─▶ subject, port ─▶ Expectation
 //
-// Through replaces Services by what they lead to. The package knows neither pods nor policies, and does not find out what holds.
+// Through replaces Services by the pods behind them. The package knows neither pods nor policies, and does not find out what holds.
 package expectation
 
 import (

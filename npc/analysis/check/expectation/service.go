@@ -76,7 +76,7 @@ func find(services []*corev1.Service, t Term) (*corev1.Service, error) {
 		spelling.DidYouMean(t.Name, slices.Values(names)))
 }
 
-// portsBehind returns the ports of the pods that those of an expectation lead to. Without any, it is about all ports of
+// portsBehind returns the ports of the pods that those of an expectation are forwarded to. Without any, it is about all ports of
 // the Service.
 func (e *Expectation) portsBehind(s *corev1.Service) (out []Port, err error) {
 	var has []string
@@ -112,7 +112,7 @@ func portOf(p corev1.ServicePort) Port {
 	return Port{Protocol: npc.PortProtocol(p.Protocol), First: uint16(p.Port), Last: uint16(p.Port)}
 }
 
-// target returns the port of pods that one of a Service leads to.
+// target returns the port of pods that one of a Service is forwarded to.
 func target(p corev1.ServicePort) Port {
 	to := portOf(p)
 	switch number := uint16(p.TargetPort.IntVal); {

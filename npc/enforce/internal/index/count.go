@@ -1,15 +1,12 @@
 package index
 
 import (
-	"iter"
-	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
-	"github.com/weave-npc/weave-npc/npc/policy/labelset"
 )
 
 // Entries returns how many entries the sets of selectors have, of the family with more.
@@ -65,32 +62,4 @@ func (x *Sets) Count(set rules.Set) (n int) {
 		}
 	}
 	return n
-}
-
-// selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
-func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
-	var asked labelset.Selectors[*selector]
-	within, scopes := map[*namespace]struct{}{}, map[any]struct{}{}
-	for _, s := range by {
-		asked.Add(s, s.Pods)
-		scope := any(s.Namespace)
-		if s.namespaces != nil {
-			scope = s.namespaces
-		}
-		if _, known := scopes[scope]; !known {
-			scopes[scope] = struct{}{}
-			maps.Insert(within, x.scope(s))
-		}
-	}
-	return func(yield func(*Pod) bool) {
-		for ns := range within {
-			for _, p := range ns.pods {
-				selects := false
-				asked.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
-				if selects && !yield(p) {
-					return
-				}
-			}
-		}
-	}
 }

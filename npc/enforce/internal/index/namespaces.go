@@ -1,10 +1,14 @@
 package index
 
 import (
+	"iter"
+	"maps"
+
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+	"github.com/weave-npc/weave-npc/npc/policy/labelset"
 )
 
 // namespaceSelector returns the namespaces that a selector matches, finding them if need be.
@@ -90,6 +94,34 @@ func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 			s.remove(p)
 		case s.matches(p):
 			s.add(p)
+		}
+	}
+}
+
+// selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
+func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
+	var asked labelset.Selectors[*selector]
+	within, scopes := map[*namespace]struct{}{}, map[any]struct{}{}
+	for _, s := range by {
+		asked.Add(s, s.Pods)
+		scope := any(s.Namespace)
+		if s.namespaces != nil {
+			scope = s.namespaces
+		}
+		if _, known := scopes[scope]; !known {
+			scopes[scope] = struct{}{}
+			maps.Insert(within, x.scope(s))
+		}
+	}
+	return func(yield func(*Pod) bool) {
+		for ns := range within {
+			for _, p := range ns.pods {
+				selects := false
+				asked.Each(p.labels, func(s *selector) { selects = selects || s.matches(p) })
+				if selects && !yield(p) {
+					return
+				}
+			}
 		}
 	}
 }

@@ -219,7 +219,7 @@ func (o *options) find(ctx context.Context, all snapshot.Objects, files []expect
 	return r, manifests, nil
 }
 
-// through returns the expectations with the pods and ports that Services lead to.
+// through returns the expectations with the pods and ports behind Services.
 func (o *options) through(ctx context.Context, files []expectation.File) (out []expectation.File, err error) {
 	for _, f := range files {
 		if f.NamesServices() {
