@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,6 +35,41 @@ func BenchmarkManyPolicies(b *testing.B) {
 				carryOut(m)
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "us/policy")
+		})
+	}
+}
+
+// BenchmarkPodInManySets has a policy of another namespace select 100 pods, for so many ports, come and go, and one more
+// pod come in between. Neither should take longer for a membership when there are more.
+func BenchmarkPodInManySets(b *testing.B) {
+	for _, n := range []int{100, 300, 900} {
+		m := newModel()
+		for _, ns := range []string{"tenant", "other"} {
+			m.SetNamespace(fixture.Namespace(ns + " name=" + ns))
+		}
+		m.SetPod(fixture.Pod("tenant/web 10.32.1.2 " + synthetic.Node))
+		for i := range 100 {
+			m.SetPod(fixture.Pod(fmt.Sprintf("other/p%d 10.33.1.%d", i, i+2)))
+		}
+		m.SetSynced()
+		carryOut(m)
+		var rules []string
+		for i := range n {
+			rules = append(rules, fmt.Sprintf(`{from: [{namespaceSelector: {matchLabels: {name: other}}, podSelector: {
+				matchExpressions: [{key: k%d, operator: DoesNotExist}]}}], ports: [{port: %d}]}`, i, i+1))
+		}
+		p := fixture.Policy(b, "tenant/p", "{podSelector: {}, ingress: ["+strings.Join(rules, ", ")+"]}")
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				m.SetPolicy(p)
+				carryOut(m)
+				m.SetPod(fixture.Pod("other/last 10.33.1.200"))
+				carryOut(m)
+				m.DeletePod("other", "last", "")
+				m.DeletePolicy("tenant", "p", "")
+				carryOut(m)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n*101), "ns/membership")
 		})
 	}
 }

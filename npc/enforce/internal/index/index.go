@@ -64,6 +64,7 @@ func New(c Config, tables [len(npc.Families)]*dataplane.Table) *Index {
 
 // begin returns an empty change of a pod.
 func (x *Index) begin(p *Pod) *Change {
+	x.Sets.purge()
 	x.change = Change{Pod: p, Transfers: x.change.Transfers[:0], Others: x.change.Others[:0]}
 	return &x.change
 }
@@ -238,6 +239,7 @@ func (x *Index) SetNodeAddrs(addrs []netip.Addr) Change {
 // Place makes memberships the pod's, and no others: the given ones, those of the selectors that match it, and that of a
 // local pod. It returns all of them. The caller may use the slice again.
 func (x *Index) Place(p *Pod, members []Membership) []Membership {
+	x.Sets.purge()
 	if p.local {
 		for _, a := range p.owned {
 			t := x.tables[npc.FamilyOf(a)]
@@ -249,10 +251,12 @@ func (x *Index) Place(p *Pod, members []Membership) []Membership {
 	members = x.Sets.memberships(p, members)
 	had := p.members
 	attr, local := p.attrs()
+	was := containing(had)
 	if !slices.Equal(had, members) {
 		p.members = slices.Clone(members)
+		is := containing(members)
 		for _, old := range had {
-			if !slices.Contains(members, old) {
+			if !is(old) {
 				old.Set.Remove(old.Entry)
 			}
 		}
@@ -262,7 +266,7 @@ func (x *Index) Place(p *Pod, members []Membership) []Membership {
 		case isException(m.Set):
 			// Such a set holds entries that are no pods', and may have taken this for one of them.
 			m.Set.Add(m.Entry, ipset.Attr{Comment: attr.Comment, NoMatch: true})
-		case slices.Contains(had, m):
+		case was(m):
 		case m.Set == x.tables[m.Set.Family()].Local:
 			// A weave-npc that starts later has to see that an address was another pod's.
 			m.Set.Add(m.Entry, local)

@@ -46,6 +46,7 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 // whose namespaces fit into a list only now, or no longer.
 func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 	refit, unions := map[*dataplane.Owner]struct{}{}, map[*selector]struct{}{}
+	left := map[*dataplane.Set]struct{}{}
 	for _, n := range x.namespaceSelectors {
 		is := ns.matches(n.selector)
 		if is == n.has(ns) {
@@ -62,6 +63,10 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 				unions[s.union] = struct{}{}
 				continue
 			}
+			if !is && s.Scope != rules.ListScope {
+				left[s.sets[0]], left[s.sets[1]] = struct{}{}, struct{}{}
+				continue
+			}
 			x.follow(s, ns, is)
 		}
 		if fitted != (len(n.matched) <= x.config.MaxListSize) {
@@ -72,13 +77,21 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 			}
 		}
 	}
+	for _, p := range ns.pods {
+		for _, m := range p.members {
+			if _, leaves := left[m.Set]; leaves {
+				m.Set.Remove(m.Entry)
+			}
+		}
+		p.leave(left)
+	}
 	if len(unions) > 0 {
 		x.refill(unions, ns)
 	}
 	return refit
 }
 
-// follow takes a namespace into a selector, or out of it.
+// follow takes a namespace into a selector, or out of a list.
 func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 	switch {
 	case s.Scope == rules.ListScope && is:
@@ -89,10 +102,7 @@ func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 		return
 	}
 	for _, p := range ns.pods {
-		switch {
-		case !is:
-			s.remove(p)
-		case s.matches(p):
+		if s.matches(p) {
 			s.add(p)
 		}
 	}

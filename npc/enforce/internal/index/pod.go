@@ -129,6 +129,29 @@ func sameWorkload(a, b *npc.Workload) bool { return a == b || a != nil && b != n
 // isException reports whether pods are in a set as exceptions: it is a set of networks.
 func isException(s *dataplane.Set) bool { return s.Type == ipset.HashNet }
 
+// containing returns what reports whether a membership is among some. There may be thousands.
+func containing(all []Membership) func(Membership) bool {
+	if len(all) <= 32 {
+		return func(m Membership) bool { return slices.Contains(all, m) }
+	}
+	set := make(map[Membership]struct{}, len(all))
+	for _, m := range all {
+		set[m] = struct{}{}
+	}
+	return func(m Membership) bool {
+		_, ok := set[m]
+		return ok
+	}
+}
+
+// leave takes the pod out of sets.
+func (p *Pod) leave(sets map[*dataplane.Set]struct{}) {
+	p.members = slices.DeleteFunc(p.members, func(m Membership) bool {
+		_, leaves := sets[m.Set]
+		return leaves
+	})
+}
+
 // withdraw takes an address that the pod does not own any more out of all sets. It reports whether one of them is asked
 // who a peer is.
 func (p *Pod) withdraw(a netip.Addr) (asked bool) {

@@ -32,6 +32,10 @@ type Sets struct {
 	nodes              *nodes
 	// joined are the unions that memberships found for a pod.
 	joined []*selector
+	// dropped are sets of selectors that pods may still have memberships in, and left these pods. A pod may be in
+	// thousands of sets: it leaves all that go in one pass.
+	dropped map[*dataplane.Set]struct{}
+	left    map[*Pod]struct{}
 }
 
 // fixedSets are sets whose members follow from their specification alone, or which others fill.
@@ -47,7 +51,8 @@ func newSets(
 ) *Sets {
 	return &Sets{config: c, tables: tables, namespaces: namespaces, addresses: x,
 		selectors: map[string]*selector{}, fixed: map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{},
-		namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
+		namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables),
+		dropped: map[*dataplane.Set]struct{}{}, left: map[*Pod]struct{}{}}
 }
 
 // Provision makes policies users of sets, and makes those that are not there. Members of a list come before it.
@@ -275,15 +280,26 @@ func (x *Sets) publish(s *selector) {
 	}
 }
 
-// empty takes all pods out of a selector.
+// empty takes all pods out of the sets of a selector, which are to be dropped.
 func (x *Sets) empty(s *selector) {
 	for _, set := range s.sets {
+		x.dropped[set] = struct{}{}
 		for e := range set.States() {
 			if p := x.addresses.Owner(e.Prefix.Addr()); p != nil {
-				s.remove(p)
+				x.left[p] = struct{}{}
+				set.Remove(e)
 			}
 		}
 	}
+}
+
+// purge has pods no longer have memberships in sets that were dropped.
+func (x *Sets) purge() {
+	for p := range x.left {
+		p.leave(x.dropped)
+	}
+	clear(x.left)
+	clear(x.dropped)
 }
 
 // list makes a namespace's set of all pods a member of a list.
