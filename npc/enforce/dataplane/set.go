@@ -123,11 +123,19 @@ func (s *Set) Allow(d npc.Direction) { s.order.Evaluation, s.order.Direction = o
 // Add makes an entry desired. Adding it again with another comment changes the comment.
 func (s *Set) Add(e ipset.Entry, a ipset.Attr) {
 	delete(s.kept, e) // some object accounts for it
+	if !s.members.State(e).Wanted {
+		s.sets.entries++
+	}
 	s.touchIf(s.members.Want(e, a))
 }
 
 // Remove makes an entry no longer desired.
-func (s *Set) Remove(e ipset.Entry) { s.touchIf(s.members.Unwant(e)) }
+func (s *Set) Remove(e ipset.Entry) {
+	if s.members.State(e).Wanted {
+		s.sets.entries--
+	}
+	s.touchIf(s.members.Unwant(e))
+}
 
 // Replace makes these entries desired and no others.
 func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
@@ -143,6 +151,9 @@ func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
 
 // Len returns how many entries a set is to have or has.
 func Len(s *Set) int { return s.members.Len() }
+
+// Entries returns how many entries all sets of a table are to have.
+func Entries(t *Table) int { return t.Sets.entries }
 
 // Drop makes the set no longer desired, and with it none of its entries.
 func (s *Set) Drop() {
@@ -234,6 +245,8 @@ type Sets struct {
 	flows *conntrack.Pending
 	// needed are the names of the sets that rules and lists refer to which stay because input is missing.
 	needed map[string]bool
+	// entries counts those that are desired.
+	entries int
 	// loaded is set once the kernel's sets have been read.
 	loaded bool
 }

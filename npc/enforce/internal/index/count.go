@@ -1,65 +1,81 @@
 package index
 
 import (
-	"slices"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Entries returns how many entries the sets of selectors have, of the family with more.
-func (x *Sets) Entries() int {
-	var n [len(npc.Families)]int
-	for _, s := range x.selectors {
-		for f, set := range s.sets {
-			n[f] += dataplane.Len(set)
-		}
-	}
-	return slices.Max(n[:])
-}
-
-// Bound returns how many pods a peer selects at most. One that may become a list selects none.
-func Bound(x *Sets, p *policy.MergedPeer) (n int) {
-	switch {
-	case p.Block != nil || p.Nodes != nil || p.Names != nil || p.Namespaces != nil && p.Pods.Selector == nil:
-	case p.Namespaces != nil:
-		for _, ns := range x.namespaces {
-			n += len(ns.pods)
-		}
-	case x.namespaces[p.Namespace] != nil:
-		n = len(x.namespaces[p.Namespace].pods)
+// Entries returns how many entries all sets are to have, of the family with more.
+func (x *Sets) Entries() (n int) {
+	for _, t := range x.tables {
+		n = max(n, dataplane.Entries(t))
 	}
 	return n
 }
 
-// Count returns how many pods with addresses are in a set of selectors, or would be; 0 for a list and for other sets.
-func (x *Sets) Count(set rules.Set) (n int) {
-	var by []*selector
-	add := func(spec rules.SelectorSpec) {
-		s := &selector{SelectorSpec: spec}
-		if spec.Namespaces != nil {
-			if s.namespaces = x.namespaceSelectors[spec.Namespaces.String()]; s.namespaces == nil {
-				s.namespaces = find(spec.Namespaces, x.namespaces)
-			}
-		}
-		by = append(by, s)
+// Bound returns how many pods a peer selects at most. One that may become a list selects none.
+func Bound(x *Sets, p *policy.MergedPeer) int {
+	switch {
+	case p.Block != nil || p.Nodes != nil || p.Names != nil || p.Namespaces != nil && p.Pods.Selector == nil:
+		return 0
+	case p.Namespaces != nil:
+		return x.pods
 	}
+	return x.podsOf(p.Namespace)
+}
+
+// podsOf returns the number of pods of a namespace, or of all if it has no name.
+func (x *Sets) podsOf(namespace string) int {
+	if namespace == "" {
+		return x.pods
+	}
+	if ns := x.namespaces[namespace]; ns != nil {
+		return len(ns.pods)
+	}
+	return 0
+}
+
+// Count returns how many entries a set of selectors has, of the family with more. Of one that is not there it returns
+// how many pods with addresses would be in it or, if that need not be exact, how many at most. It returns 0 for a list
+// and for other sets.
+func (x *Sets) Count(set rules.Set, exact bool) (n int, counted bool) {
+	if known := x.selectors[set.ID]; known != nil {
+		return max(dataplane.Len(known.sets[npc.IPv4]), dataplane.Len(known.sets[npc.IPv6])), true
+	}
+	var by []*selector
 	switch spec := set.SetSpec.(type) {
 	case rules.SelectorSpec:
 		if spec.Scope != rules.ListScope {
-			add(spec)
+			by = append(by, x.unpublished(spec))
 		}
 	case rules.PeersSpec:
 		for of := range spec.Selectors() {
-			add(of)
+			by = append(by, x.unpublished(of))
 		}
+	}
+	if !exact {
+		for _, s := range by {
+			n += x.podsOf(s.Namespace)
+		}
+		return min(n, x.pods), false
 	}
 	for p := range x.selected(by) {
 		if len(p.owned) > 0 {
 			n++
 		}
 	}
-	return n
+	return n, true
+}
+
+// unpublished returns a selector that pods do not find.
+func (x *Sets) unpublished(spec rules.SelectorSpec) *selector {
+	s := &selector{SelectorSpec: spec}
+	if spec.Namespaces != nil {
+		if s.namespaces = x.namespaceSelectors[spec.Namespaces.String()]; s.namespaces == nil {
+			s.namespaces = find(spec.Namespaces, x.namespaces)
+		}
+	}
+	return s
 }

@@ -123,6 +123,7 @@ func (x *Index) SetPod(f npc.Pod) Change {
 	if !known {
 		p = &Pod{ns: ns}
 		ns.pods[f.Name] = p
+		x.Sets.pods++
 	} else if p.same(f) {
 		return *x.begin(nil)
 	}
@@ -155,6 +156,7 @@ func (x *Index) DeletePod(p *Pod) Change {
 	c.WasLocal, c.Reselected = p.local, p.local
 	x.Addresses.countHosts(c, p.HostAddrs, -1)
 	delete(p.ns.pods, p.Name)
+	x.Sets.pods--
 	x.setLocal(p, false)
 	x.Addresses.claim(c, p, p.Claims(), nil)
 	x.releaseNamespace(p.ns)

@@ -19,6 +19,7 @@ import (
 type Sets struct {
 	tables     [len(npc.Families)]*dataplane.Table
 	namespaces map[string]*namespace
+	pods       int // of all namespaces
 	addresses  *Addresses
 	config     Config
 	// selectors and fixed are by the IDs of their specifications.

@@ -33,7 +33,7 @@ func (s *activation) charged(p *enforced) bool { return len(p.selected) > 0 && p
 // charge asks for room for a policy's rules, if it is not active yet.
 func (s *activation) charge(p *enforced) {
 	if !p.active && s.charged(p) {
-		p.denied = s.budget.Open(s.account(p))
+		p.denied = s.open(p)
 	}
 }
 

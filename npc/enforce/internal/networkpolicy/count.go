@@ -16,7 +16,12 @@ const recountAfter = time.Minute
 // of a few kilobytes can ask for millions. Nothing is counted until that may be more than a namespace may have.
 type count struct {
 	maxRules int
+	// bound is how many there are at most, if each selector selects all pods that it is asked about. It does not shrink
+	// before it passes the limit.
+	bound    int
 	counting bool
+	// bounded is set if accounts may have upper bounds instead of numbers.
+	bounded bool
 	// entries is how many there were when they were last counted, and at when that was.
 	entries int
 	at      time.Time
@@ -33,47 +38,49 @@ func (s *activation) outgrown() bool {
 	return s.sets.Entries() > c.entries+c.entries/4+limit/8
 }
 
-// recount counts what all policies ask for, if that is due.
+// recount counts what all policies ask for, if that is due. What is denied has no sets, and takes long to count.
 func (s *activation) recount(namespaces map[string]*namespace) {
 	c := &s.count
-	due := s.outgrown()
+	all := s.outgrown()
 	if c.counting {
-		due = due || s.budget.Denied() > 0 && time.Since(c.at) >= recountAfter
+		all = all || s.budget.Denied() > 0 && time.Since(c.at) >= recountAfter
 	} else {
-		due = due || s.mayOutgrow(namespaces)
+		all = all || s.mayOutgrow(namespaces)
 	}
-	if !due {
+	if !all && (!c.bounded || s.budget.Denied() == 0) {
 		return
 	}
-	c.counting, c.entries, c.at = true, s.sets.Entries(), time.Now()
+	if all {
+		c.counting, c.entries, c.at = true, s.sets.Entries(), time.Now()
+	}
 	for name, ns := range namespaces {
 		for _, p := range ns.policies {
-			if s.charged(p) {
-				s.budget.Recount(name, p.Name, s.entries(p))
+			if s.charged(p) && (all || p.denied == nil) {
+				s.budget.Recount(name, p.Name, s.entries(p, true))
 			}
 		}
 	}
+	c.bounded = false
 }
 
-// mayOutgrow reports whether the sets would have more entries than a namespace may have if each selector selected all
-// pods that it is asked about.
+// mayOutgrow reports whether the sets may have more entries than a namespace may have, or soon may.
 func (s *activation) mayOutgrow(namespaces map[string]*namespace) bool {
-	n := 0
+	if s.count.bound <= s.budget.Entries.Namespace {
+		return false
+	}
+	s.count.bound = 0
 	for _, ns := range namespaces {
 		for _, p := range ns.policies {
-			if !s.charged(p) {
-				continue
-			}
-			if n += s.bound(p); n > s.budget.Entries.Namespace {
-				return true
+			if s.charged(p) {
+				s.count.bound += s.boundOf(p)
 			}
 		}
 	}
-	return false
+	return s.count.bound > s.budget.Entries.Namespace/2
 }
 
-// bound returns how many entries the sets of a policy's peers have at most.
-func (s *activation) bound(p *enforced) (n int) {
+// boundOf returns how many entries the sets of a policy's peers have at most.
+func (s *activation) boundOf(p *enforced) (n int) {
 	for _, of := range p.Merged {
 		for _, r := range of {
 			for i := range r.Peers {
@@ -84,9 +91,9 @@ func (s *activation) bound(p *enforced) (n int) {
 	return n
 }
 
-// entries returns the sets of pods that a policy asks for, each with the number of its entries. A policy that has too
-// many for its namespace is not counted to the end.
-func (s *activation) entries(p *enforced) map[string]int {
+// entries returns the sets of pods that a policy asks for, each with the number of its entries, or with an upper bound if
+// that need not be exact. A policy that has too many for its namespace is not counted to the end.
+func (s *activation) entries(p *enforced, exact bool) map[string]int {
 	rendered := s.render(p)
 	sets, out, sum := rendered.Sets, map[string]int{}, 0
 	alone := map[*enforced]struct{}{{Policy: p.Policy, rules: rendered.Rules}: {}}
@@ -103,17 +110,26 @@ func (s *activation) entries(p *enforced) map[string]int {
 		if sum > s.budget.Entries.Namespace {
 			break
 		}
-		out[set.ID] = s.sets.Count(set)
-		sum += out[set.ID]
+		n, counted := s.sets.Count(set, exact)
+		s.count.bounded = s.count.bounded || !counted
+		out[set.ID] = n
+		sum += n
 	}
 	return out
 }
 
-// account returns what a policy asks for.
-func (s *activation) account(p *enforced) quota.Account {
+// open asks for room for a policy. Its entries are counted if there is none for as many as there may be.
+func (s *activation) open(p *enforced) error {
 	a := quota.Account{Namespace: p.Namespace, Name: p.Name, Created: p.created, Cost: p.Cost}
-	if s.count.counting {
-		a.Members = s.entries(p)
+	if !s.count.counting {
+		s.count.bound += s.boundOf(p)
+		return s.budget.Open(a)
 	}
-	return a
+	a.Members = s.entries(p, false)
+	err := s.budget.Open(a)
+	if err != nil {
+		a.Members = s.entries(p, true)
+		err = s.budget.Open(a)
+	}
+	return err
 }

@@ -1,6 +1,8 @@
 package networkpolicy
 
 import (
+	"math"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -56,6 +58,7 @@ func (s *Isolation) SetBase(b *rules.Base) { s.sharding.base = b }
 // SetSynced records that all objects are known that there were at the start: it is known who is the oldest.
 func (s *Isolation) SetSynced() {
 	s.activation.synced = true
+	s.activation.count.bound = math.MaxInt // pods may have come after the policies that select them
 	s.ReconcileBudget()
 }
 
