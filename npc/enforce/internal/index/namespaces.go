@@ -77,13 +77,10 @@ func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 			}
 		}
 	}
-	for _, p := range ns.pods {
-		for _, m := range p.members {
-			if _, leaves := left[m.Set]; leaves {
-				m.Set.Remove(m.Entry)
-			}
+	if len(left) > 0 {
+		for _, p := range ns.pods {
+			p.leave(left, false)
 		}
-		p.leave(left)
 	}
 	if len(unions) > 0 {
 		x.refill(unions, ns)

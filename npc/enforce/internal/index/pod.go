@@ -144,10 +144,13 @@ func containing(all []Membership) func(Membership) bool {
 	}
 }
 
-// leave takes the pod out of sets.
-func (p *Pod) leave(sets map[*dataplane.Set]struct{}) {
+// leave takes the pod out of sets. Those that were dropped have no entries any more.
+func (p *Pod) leave(sets map[*dataplane.Set]struct{}, dropped bool) {
 	p.members = slices.DeleteFunc(p.members, func(m Membership) bool {
 		_, leaves := sets[m.Set]
+		if leaves && !dropped {
+			m.Set.Remove(m.Entry)
+		}
 		return leaves
 	})
 }

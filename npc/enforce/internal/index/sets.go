@@ -297,7 +297,7 @@ func (x *Sets) empty(s *selector) {
 // purge has pods no longer have memberships in sets that were dropped.
 func (x *Sets) purge() {
 	for p := range x.left {
-		p.leave(x.dropped)
+		p.leave(x.dropped, true)
 	}
 	clear(x.left)
 	clear(x.dropped)
