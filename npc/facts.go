@@ -35,8 +35,9 @@ type Pod struct {
 	Name      string
 	UID       types.UID
 	Labels    map[string]string
-	// Unlabelled is set if the pod's labels are too large to be kept, so that no one knows which policies select it:
-	// selectors that depend on labels allow it nothing, and it is isolated as if all policies of its namespace did so.
+	// Unlabelled is set if the pod's labels or ports are too many to be kept, so that it is not known which policies
+	// select it: selectors that depend on labels allow it nothing, and it is isolated as if all policies of its namespace
+	// did so.
 	Unlabelled bool
 	// Workload is what made the pod; nil if nothing did. Pods of one workload share it, so that it must not be changed.
 	Workload *Workload

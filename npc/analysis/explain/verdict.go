@@ -100,7 +100,8 @@ const (
 	// nothingAllows: policies isolate the pod, and no rule allows the flow.
 	nothingAllows Reason = "no rule allows it"
 	// unlabelled: the same, and only policies that select whatever the labels are could allow it.
-	unlabelled Reason = "the pod's labels are too large, so that no policy that depends on them allows anything"
+	unlabelled Reason = "the pod's labels are too large or its ports too many, so that no policy that depends on them " +
+		"allows anything"
 	// tierAccepts and tierDenies: a rule of a cluster network policy does.
 	tierAccepts Reason = "a cluster network policy accepts it"
 	tierDenies  Reason = "a cluster network policy denies it"

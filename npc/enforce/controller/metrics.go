@@ -44,7 +44,7 @@ var (
 	unlistedDesc = prometheus.NewDesc("weavenpc_unlisted_addresses",
 		"Addresses that isolated local pods have and no object lists. They are closed.", nil, nil)
 	unlabelledDesc = prometheus.NewDesc("weavenpc_unlabelled_pods",
-		"Local pods whose labels are too large to be kept, so that policies close them.", nil, nil)
+		"Local pods whose labels or ports are too many to be kept, so that policies close them.", nil, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
 		"Isolated local pods that have no address yet, so that packets of unknown addresses are dropped.",
 		[]string{"direction"}, nil)

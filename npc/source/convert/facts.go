@@ -62,10 +62,11 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 		Finished:    p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Deleting:    p.DeletionTimestamp != nil,
 		Created:     p.CreationTimestamp.Time,
-		Ports:       portsOf(&p.Spec, false),
 	}
-	tooLarge := labelsTooLarge(p.Labels)
-	if tooLarge != "" {
+	unkept := tooLarge(p)
+	if unkept == "" {
+		facts.Ports = portsOf(&p.Spec, false)
+	} else {
 		facts.Labels, facts.Unlabelled = nil, true
 	}
 	facts.Workload = workload(p, facts.Labels)
@@ -77,8 +78,8 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 	facts.Addrs, ignored = Addrs("status.podIPs", addressTexts(p.Status.PodIPs, p.Status.PodIP))
 	hostAddrs, ignoredHost := Addrs("status.hostIPs", addressTexts(p.Status.HostIPs, p.Status.HostIP))
 	facts.HostAddrs = hostAddrs
-	if ignored = append(ignored, ignoredHost...); tooLarge != "" {
-		ignored = append(ignored, tooLarge)
+	if ignored = append(ignored, ignoredHost...); unkept != "" {
+		ignored = append(ignored, unkept)
 	}
 	return facts, ignored
 }
@@ -159,13 +160,14 @@ func Addrs(field string, texts []string) (found []netip.Addr, ignored []string) 
 // DeclaredPorts returns all ports that a pod declares, also those without a name.
 func DeclaredPorts(p *corev1.Pod) []npc.NamedPort { return portsOf(&p.Spec, true) }
 
-// portsOf returns the ports of the containers that run as long as the pod does: those with names, or all.
+// portsOf returns the ports of the containers that run as long as the pod does: those with names, or all, at
+// most maxPorts.
 func portsOf(spec *corev1.PodSpec, all bool) []npc.NamedPort {
 	var ports []npc.NamedPort
 	add := func(c *corev1.Container) {
 		for _, p := range c.Ports {
 			protocol := npc.PortProtocol(p.Protocol)
-			if p.Name == "" && !all || protocol == 0 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
+			if len(ports) == maxPorts || p.Name == "" && !all || protocol == 0 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
 				continue
 			}
 			port := npc.NamedPort{Name: p.Name, Protocol: protocol, Port: uint16(p.ContainerPort)}

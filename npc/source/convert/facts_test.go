@@ -227,3 +227,45 @@ func TestS76_LabelsThatAreTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// TestS76_PortsThatAreTooMany are not kept, also if the pod is reduced before, and the names of many are.
+func TestS76_PortsThatAreTooMany(t *testing.T) {
+	for _, c := range []struct {
+		name                             string
+		named, again, unnamed, init, got int
+	}{
+		{"many", 1024, 0, 0, 0, 1024},
+		{"more", 1025, 0, 0, 0, 0},
+		{"after others without names", 10, 0, 30_000, 0, 10},
+		{"beside those of an init container", 1000, 0, 0, 25, 0},
+		{"after the same again and again", 10, 1020, 0, 0, 0},
+	} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{Containers: make([]corev1.Container, 1), InitContainers: make([]corev1.Container, 1)}}
+		declare := func(of *corev1.Container, name string, port int) {
+			of.Ports = append(of.Ports, corev1.ContainerPort{Name: name, ContainerPort: int32(port), Protocol: "TCP"})
+		}
+		for i := range c.unnamed {
+			declare(&p.Spec.Containers[0], "", i+1)
+		}
+		for range c.again {
+			declare(&p.Spec.Containers[0], "again", 1)
+		}
+		for i := range c.named {
+			declare(&p.Spec.Containers[0], fmt.Sprint("p", i), i+1)
+		}
+		for i := range c.init {
+			declare(&p.Spec.InitContainers[0], fmt.Sprint("i", i), i+1)
+		}
+		reduced := ReducePod(p)
+		for what, p := range map[string]*corev1.Pod{"as it is": p, "reduced": reduced} {
+			facts, ignored := OfPod(p)
+			if closed := c.got == 0; len(facts.Ports) != c.got || facts.Unlabelled != closed || (len(ignored) > 0) != closed {
+				t.Errorf("%s, %s: %d ports, unlabelled = %t, %q", c.name, what, len(facts.Ports), facts.Unlabelled, ignored)
+			}
+		}
+		if reduced.Size() > 2*(maxPorts+1)*32 {
+			t.Errorf("%s: reduced to %d bytes", c.name, reduced.Size())
+		}
+	}
+}

@@ -62,8 +62,9 @@ func ReducePod(p *corev1.Pod) *corev1.Pod {
 	}
 	out.Spec.NodeName = p.Spec.NodeName
 	out.Spec.HostNetwork = p.Spec.HostNetwork
-	out.Spec.Containers = withPorts(p.Spec.Containers)
-	out.Spec.InitContainers = withPorts(p.Spec.InitContainers)
+	var kept portCount
+	out.Spec.Containers = kept.withPorts(p.Spec.Containers)
+	out.Spec.InitContainers = kept.withPorts(p.Spec.InitContainers)
 	reduceStatus(&p.Status, &out.Status)
 	return out
 }
@@ -85,13 +86,24 @@ func reduceStatus(s, out *corev1.PodStatus) {
 	}
 }
 
-// withPorts returns the containers that declare ports, with these alone.
-func withPorts(containers []corev1.Container) []corev1.Container {
+// portCount is how many ports of a pod were kept, with names and without.
+type portCount struct{ named, unnamed int }
+
+// withPorts returns the containers that declare ports, with these alone, as far as facts depend on them.
+func (n *portCount) withPorts(containers []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range containers {
 		c := &containers[i]
 		var ports []corev1.ContainerPort
 		for _, p := range c.Ports {
+			count := &n.unnamed
+			if p.Name != "" {
+				count = &n.named
+			}
+			if *count > maxPorts {
+				continue
+			}
+			*count++
 			ports = append(ports,
 				corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
 		}
