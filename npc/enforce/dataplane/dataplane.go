@@ -226,3 +226,6 @@ func (t *Table) Size() (sets, entries, chains, rules int) {
 	chains, rules = t.Chains.size()
 	return sets, entries, chains, rules
 }
+
+// Entries returns how many entries all sets of a table are to have.
+func Entries(t *Table) int { return t.Sets.entries }

@@ -76,7 +76,8 @@ func heightOf(s *Set) int {
 }
 
 func newSet(ss *Sets, s ipset.Set, key string) *Set {
-	return &Set{Set: s, key: key, sets: ss, members: members.New(), initial: func() []ipset.Element { return nil }}
+	none := func() []ipset.Element { return nil }
+	return &Set{Set: s, key: key, sets: ss, members: members.New(&ss.entries), initial: none}
 }
 
 // Key returns the name by which rules refer to the set.
@@ -123,19 +124,11 @@ func (s *Set) Allow(d npc.Direction) { s.order.Evaluation, s.order.Direction = o
 // Add makes an entry desired. Adding it again with another comment changes the comment.
 func (s *Set) Add(e ipset.Entry, a ipset.Attr) {
 	delete(s.kept, e) // some object accounts for it
-	if !s.members.State(e).Wanted {
-		s.sets.entries++
-	}
 	s.touchIf(s.members.Want(e, a))
 }
 
 // Remove makes an entry no longer desired.
-func (s *Set) Remove(e ipset.Entry) {
-	if s.members.State(e).Wanted {
-		s.sets.entries--
-	}
-	s.touchIf(s.members.Unwant(e))
-}
+func (s *Set) Remove(e ipset.Entry) { s.touchIf(s.members.Unwant(e)) }
 
 // Replace makes these entries desired and no others.
 func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
@@ -148,12 +141,6 @@ func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
 		s.Add(e, a)
 	}
 }
-
-// Len returns how many entries a set is to have or has.
-func Len(s *Set) int { return s.members.Len() }
-
-// Entries returns how many entries all sets of a table are to have.
-func Entries(t *Table) int { return t.Sets.entries }
 
 // Drop makes the set no longer desired, and with it none of its entries.
 func (s *Set) Drop() {
@@ -238,15 +225,13 @@ type Sets struct {
 	other *Sets
 	// local is the set of the local pods.
 	local *Set
-	// closed is the set of the local pods whose packets to this node are dropped; nil while policies evaluate none of
-	// these.
+	// closed is the set of the local pods whose packets to this node are dropped; nil if policies evaluate none of them.
 	closed *Set
 	// flows are the addresses that changed hands and have connections of former pods.
 	flows *conntrack.Pending
 	// needed are the names of the sets that rules and lists refer to which stay because input is missing.
-	needed map[string]bool
-	// entries counts those that are desired.
-	entries int
+	needed  map[string]bool
+	entries int // of all sets, desired
 	// loaded is set once the kernel's sets have been read.
 	loaded bool
 }
@@ -289,7 +274,7 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 // AddExpiring makes a set desired whose members expire, and which others fill. It is made with what a function returns.
 func (ss *Sets) AddExpiring(of ipset.Set, about string, initial func() []ipset.Element) *Set {
 	s := ss.Add(of.Name, of.Type, about)
-	s.Timeout, s.initial, s.members = of.Timeout, initial, members.New() // what was found stays
+	s.Timeout, s.initial, s.members = of.Timeout, initial, members.New(&s.sets.entries) // what was found stays
 	return s
 }
 

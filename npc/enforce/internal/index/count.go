@@ -1,14 +1,13 @@
 package index
 
 import (
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // Entries returns how many entries all sets are to have, of the family with more.
-func (x *Sets) Entries() (n int) {
+func Entries(x *Sets) (n int) {
 	for _, t := range x.tables {
 		n = max(n, dataplane.Entries(t))
 	}
@@ -23,11 +22,11 @@ func Bound(x *Sets, p *policy.MergedPeer) int {
 	case p.Namespaces != nil:
 		return x.pods
 	}
-	return x.podsOf(p.Namespace)
+	return podsOf(x, p.Namespace)
 }
 
 // podsOf returns the number of pods of a namespace, or of all if it has no name.
-func (x *Sets) podsOf(namespace string) int {
+func podsOf(x *Sets, namespace string) int {
 	if namespace == "" {
 		return x.pods
 	}
@@ -40,24 +39,31 @@ func (x *Sets) podsOf(namespace string) int {
 // Count returns how many entries a set of selectors has, of the family with more. Of one that is not there it returns
 // how many pods with addresses would be in it or, if that need not be exact, how many at most. It returns 0 for a list
 // and for other sets.
-func (x *Sets) Count(set rules.Set, exact bool) (n int, counted bool) {
+func Count(x *Sets, set rules.Set, exact bool) (n int, counted bool) {
 	if known := x.selectors[set.ID]; known != nil {
-		return max(dataplane.Len(known.sets[npc.IPv4]), dataplane.Len(known.sets[npc.IPv6])), true
+		for _, of := range known.sets {
+			inFamily := 0
+			for range of.States() {
+				inFamily++
+			}
+			n = max(n, inFamily)
+		}
+		return n, true
 	}
 	var by []*selector
 	switch spec := set.SetSpec.(type) {
 	case rules.SelectorSpec:
 		if spec.Scope != rules.ListScope {
-			by = append(by, x.unpublished(spec))
+			by = append(by, unpublished(x, spec))
 		}
 	case rules.PeersSpec:
 		for of := range spec.Selectors() {
-			by = append(by, x.unpublished(of))
+			by = append(by, unpublished(x, of))
 		}
 	}
 	if !exact {
 		for _, s := range by {
-			n += x.podsOf(s.Namespace)
+			n += podsOf(x, s.Namespace)
 		}
 		return min(n, x.pods), false
 	}
@@ -70,7 +76,7 @@ func (x *Sets) Count(set rules.Set, exact bool) (n int, counted bool) {
 }
 
 // unpublished returns a selector that pods do not find.
-func (x *Sets) unpublished(spec rules.SelectorSpec) *selector {
+func unpublished(x *Sets, spec rules.SelectorSpec) *selector {
 	s := &selector{SelectorSpec: spec}
 	if spec.Namespaces != nil {
 		if s.namespaces = x.namespaceSelectors[spec.Namespaces.String()]; s.namespaces == nil {

@@ -19,12 +19,12 @@ type activation struct {
 	synced bool
 	// changed are the namespaces whose pods or rules have to be assigned to shards again.
 	changed map[*namespace]struct{}
-	count   count
+	count   counting
 }
 
 func newActivation(sets *index.Sets, limits quota.Limits, maxRules int) activation {
 	return activation{sets: sets, budget: quota.NewUsage(limits), reports: enforce.NewInvalidPolicies(),
-		changed: map[*namespace]struct{}{}, count: count{maxRules: maxRules}}
+		changed: map[*namespace]struct{}{}, count: counting{maxRules: maxRules}}
 }
 
 // charged reports whether a policy needs room for its rules: it selects a local pod.

@@ -12,14 +12,14 @@ import (
 // recountAfter is how long entries are not counted again only because policies are denied.
 const recountAfter = time.Minute
 
-// count counts the entries of the sets of pods that policies ask for. A set has as many as pods match, so that a policy
+// counting counts the entries of the sets of pods that policies ask for. A set has as many as pods match, so that a policy
 // of a few kilobytes can ask for millions. Nothing is counted until that may be more than a namespace may have.
-type count struct {
+type counting struct {
 	maxRules int
 	// bound is how many there are at most, if each selector selects all pods that it is asked about. It does not shrink
 	// before it passes the limit.
-	bound    int
-	counting bool
+	bound int
+	on    bool
 	// bounded is set if accounts may have upper bounds instead of numbers.
 	bounded bool
 	// entries is how many there were when they were last counted, and at when that was.
@@ -32,17 +32,17 @@ func Outgrown(s *Isolation) bool { return s.activation.outgrown() }
 
 func (s *activation) outgrown() bool {
 	c, limit := &s.count, s.budget.Entries.Namespace
-	if !c.counting {
-		return s.sets.Entries() > limit
+	if !c.on {
+		return index.Entries(s.sets) > limit
 	}
-	return s.sets.Entries() > c.entries+c.entries/4+limit/8
+	return index.Entries(s.sets) > c.entries+c.entries/4+limit/8
 }
 
 // recount counts what all policies ask for, if that is due. What is denied has no sets, and takes long to count.
 func (s *activation) recount(namespaces map[string]*namespace) {
 	c := &s.count
 	all := s.outgrown()
-	if c.counting {
+	if c.on {
 		all = all || s.budget.Denied() > 0 && time.Since(c.at) >= recountAfter
 	} else {
 		all = all || s.mayOutgrow(namespaces)
@@ -51,12 +51,12 @@ func (s *activation) recount(namespaces map[string]*namespace) {
 		return
 	}
 	if all {
-		c.counting, c.entries, c.at = true, s.sets.Entries(), time.Now()
+		c.on, c.entries, c.at = true, index.Entries(s.sets), time.Now()
 	}
 	for name, ns := range namespaces {
 		for _, p := range ns.policies {
 			if s.charged(p) && (all || p.denied == nil) {
-				s.budget.Recount(name, p.Name, s.entries(p, true))
+				s.budget.Recount(name, p.Name, s.membersOf(p, true))
 			}
 		}
 	}
@@ -91,9 +91,9 @@ func (s *activation) boundOf(p *enforced) (n int) {
 	return n
 }
 
-// entries returns the sets of pods that a policy asks for, each with the number of its entries, or with an upper bound if
+// membersOf returns the sets of pods that a policy asks for, each with the number of its entries, or with an upper bound if
 // that need not be exact. A policy that has too many for its namespace is not counted to the end.
-func (s *activation) entries(p *enforced, exact bool) map[string]int {
+func (s *activation) membersOf(p *enforced, exact bool) map[string]int {
 	rendered := s.render(p)
 	sets, out, sum := rendered.Sets, map[string]int{}, 0
 	alone := map[*enforced]struct{}{{Policy: p.Policy, rules: rendered.Rules}: {}}
@@ -110,7 +110,7 @@ func (s *activation) entries(p *enforced, exact bool) map[string]int {
 		if sum > s.budget.Entries.Namespace {
 			break
 		}
-		n, counted := s.sets.Count(set, exact)
+		n, counted := index.Count(s.sets, set, exact)
 		s.count.bounded = s.count.bounded || !counted
 		out[set.ID] = n
 		sum += n
@@ -121,14 +121,14 @@ func (s *activation) entries(p *enforced, exact bool) map[string]int {
 // open asks for room for a policy. Its entries are counted if there is none for as many as there may be.
 func (s *activation) open(p *enforced) error {
 	a := quota.Account{Namespace: p.Namespace, Name: p.Name, Created: p.created, Cost: p.Cost}
-	if !s.count.counting {
+	if !s.count.on {
 		s.count.bound += s.boundOf(p)
 		return s.budget.Open(a)
 	}
-	a.Members = s.entries(p, false)
+	a.Members = s.membersOf(p, false)
 	err := s.budget.Open(a)
 	if err != nil {
-		a.Members = s.entries(p, true)
+		a.Members = s.membersOf(p, true)
 		err = s.budget.Open(a)
 	}
 	return err

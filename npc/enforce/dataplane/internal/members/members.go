@@ -3,7 +3,7 @@
 // It keeps the difference up to date, so that a plan does not look at unchanged entries. It knows neither what the
 // entries are for nor who wants them, plans nothing and touches no kernel.
 //
-//	m := members.New()
+//	m := members.New(new(int))
 //	m.Want(e, ipset.Attr{Comment: "shop/web"}) // true: desired and kernel differ about it
 //	for e, st := range m.Differences() {       // the kernel takes it
 //		m.Have(e, st.Want)
@@ -34,11 +34,13 @@ type Members struct {
 	states map[ipset.Entry]State
 	// dirty are the entries that differ between what is desired and the kernel.
 	dirty map[ipset.Entry]struct{}
+	// total counts the entries of several sets that are desired.
+	total *int
 }
 
-// New returns the members of a set that has none.
-func New() Members {
-	return Members{states: map[ipset.Entry]State{}, dirty: map[ipset.Entry]struct{}{}}
+// New returns the members of a set that has none. total counts those that become desired.
+func New(total *int) Members {
+	return Members{states: map[ipset.Entry]State{}, dirty: map[ipset.Entry]struct{}{}, total: total}
 }
 
 // State returns the state of an entry.
@@ -82,9 +84,6 @@ func (m Members) Lacking() (out []ipset.Entry) {
 // Clean reports whether no entry differs.
 func (m Members) Clean() bool { return len(m.dirty) == 0 }
 
-// Len returns the number of entries that are desired or in the kernel.
-func (m Members) Len() int { return len(m.states) }
-
 // Empty reports whether nothing is desired, and nothing in the kernel.
 func (m Members) Empty() bool { return len(m.states) == 0 }
 
@@ -103,6 +102,9 @@ func (m Members) Count() int {
 // now.
 func (m Members) Want(e ipset.Entry, a ipset.Attr) bool {
 	st := m.states[e]
+	if !st.Wanted {
+		*m.total++
+	}
 	st.Want, st.Wanted = a, true
 	return m.store(e, st)
 }
@@ -110,6 +112,9 @@ func (m Members) Want(e ipset.Entry, a ipset.Attr) bool {
 // Unwant makes an entry no longer desired.
 func (m Members) Unwant(e ipset.Entry) bool {
 	st := m.states[e]
+	if st.Wanted {
+		*m.total--
+	}
 	st.Want, st.Wanted = ipset.Attr{}, false
 	return m.store(e, st)
 }

@@ -13,7 +13,7 @@ import (
 func TestWhatDiffers(t *testing.T) {
 	e := ipset.Addr(netip.MustParseAddr("10.32.1.2"))
 	old, renamed := ipset.Attr{Comment: "shop/web"}, ipset.Attr{Comment: "shop/web-2"}
-	m := members.New()
+	m := members.New(new(int))
 	check(t, m, e, "not wanted", m.Unwant(e), false, members.State{}, 0)
 	check(t, m, e, "the kernel lacks it", m.Lack(e), false, members.State{}, 0)
 	check(t, m, e, "wanted", m.Want(e, old), true, members.State{Want: old, Wanted: true}, 0)
@@ -62,7 +62,7 @@ func check(t *testing.T, m members.Members, e ipset.Entry, what string, reported
 func TestDifferencesStayTrue(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	attrs := []ipset.Attr{{}, {Comment: "shop/web"}, {Comment: "shop/db"}}
-	m := members.New()
+	m := members.New(new(int))
 	for range 10_000 {
 		e, a := ipset.Addr(netip.AddrFrom4([4]byte{10, 32, 1, byte(random.Intn(5))})), attrs[random.Intn(len(attrs))]
 		switch random.Intn(9) {
