@@ -67,7 +67,11 @@ func Count(x *Sets, set rules.Set, exact bool) (n int, counted bool) {
 		}
 		return min(n, x.pods), false
 	}
-	for p := range x.selected(by) {
+	pods := x.selected(by)
+	if len(by) == 1 {
+		pods = x.matching(by[0])
+	}
+	for p := range pods {
 		if len(p.owned) > 0 {
 			n++
 		}

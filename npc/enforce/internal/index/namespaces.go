@@ -105,6 +105,19 @@ func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 	}
 }
 
+// matching yields the pods that a selector selects.
+func (x *Sets) matching(s *selector) iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) {
+		for ns := range x.scope(s) {
+			for _, p := range ns.pods {
+				if s.matches(p) && !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
 func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
 	var asked labelset.Selectors[*selector]

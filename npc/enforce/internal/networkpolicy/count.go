@@ -22,6 +22,8 @@ type counting struct {
 	on    bool
 	// bounded is set if accounts may have upper bounds instead of numbers.
 	bounded bool
+	// known are the numbers of sets while policies are counted that share them.
+	known map[string]int
 	// entries is how many there were when they were last counted, and at when that was.
 	entries int
 	at      time.Time
@@ -53,6 +55,7 @@ func (s *activation) recount(namespaces map[string]*namespace) {
 	if all {
 		c.on, c.entries, c.at = true, index.Entries(s.sets), time.Now()
 	}
+	c.known = map[string]int{}
 	for name, ns := range namespaces {
 		for _, p := range ns.policies {
 			if s.charged(p) && (all || p.denied == nil) {
@@ -60,7 +63,7 @@ func (s *activation) recount(namespaces map[string]*namespace) {
 			}
 		}
 	}
-	c.bounded = false
+	c.bounded, c.known = false, nil
 }
 
 // mayOutgrow reports whether the sets may have more entries than a namespace may have, or soon may.
@@ -110,8 +113,13 @@ func (s *activation) membersOf(p *enforced, exact bool) map[string]int {
 		if sum > s.budget.Entries.Namespace {
 			break
 		}
-		n, counted := index.Count(s.sets, set, exact)
-		s.count.bounded = s.count.bounded || !counted
+		n, counted := s.count.known[set.ID]
+		if !counted {
+			n, counted = index.Count(s.sets, set, exact)
+		}
+		if s.count.bounded = s.count.bounded || !counted; s.count.known != nil {
+			s.count.known[set.ID] = n
+		}
 		out[set.ID] = n
 		sum += n
 	}
