@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce"
@@ -30,14 +31,19 @@ func newActivation(sets *index.Sets, limits quota.Limits, maxRules int) activati
 // charged reports whether a policy needs room for its rules: it selects a local pod.
 func (s *activation) charged(p *enforced) bool { return len(p.selected) > 0 && p.Cost.Rules > 0 }
 
-// charge asks for room for a policy's rules, if it is not active yet.
-func (s *activation) charge(p *enforced) {
-	if !p.active && s.charged(p) {
-		p.denied = s.open(p)
+// admit asks for room for a policy's rules and activates it, if it selects a local pod and is not active yet.
+func (s *activation) admit(ns *namespace, p *enforced) {
+	if p.active {
+		return
 	}
+	render := sync.OnceValue(func() rules.Rendered { return s.render(p) })
+	if s.charged(p) {
+		p.denied = s.open(p, render)
+	}
+	s.activate(ns, p, render)
 }
 
-// refund gives back what charge asked for.
+// refund gives back what admit asked for.
 func (s *activation) refund(p *enforced) {
 	s.budget.Close(p.Namespace, p.Name)
 	if p.denied != nil {
@@ -47,13 +53,13 @@ func (s *activation) refund(p *enforced) {
 }
 
 // activate provisions what a policy's rules need, if it selects a local pod.
-func (s *activation) activate(ns *namespace, p *enforced) {
+func (s *activation) activate(ns *namespace, p *enforced, render func() rules.Rendered) {
 	if len(p.selected) == 0 || p.active {
 		return
 	}
 	p.active, p.rules = true, [len(npc.Directions)][]rules.RenderedRule{}
 	if p.denied == nil {
-		rendered := s.render(p)
+		rendered := render()
 		p.rules, p.sets = rendered.Rules, s.sets.Provision(rendered.Sets, p.owner)
 		for _, d := range npc.Directions {
 			if len(p.Merged[d]) > 0 {
@@ -71,8 +77,7 @@ func (s *activation) reselect(ns *namespace, p *enforced, q *index.Pod) {
 	case is && !was:
 		p.selected[q] = struct{}{}
 		addTo(&ns.pods[q].isolating, p, 1)
-		s.charge(p)
-		s.activate(ns, p)
+		s.admit(ns, p)
 	case was && !is:
 		delete(p.selected, q)
 		addTo(&ns.pods[q].isolating, p, -1)
@@ -112,7 +117,7 @@ func (s *activation) renew(ns *namespace, p *enforced, denied error) *enforced {
 	again := newEnforced(p.Policy, p.selected)
 	again.denied = denied
 	ns.policies[p.Name] = again
-	s.activate(ns, again)
+	s.activate(ns, again, func() rules.Rendered { return s.render(again) })
 	s.deactivate(ns, p)
 	return again
 }

@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -12,8 +13,8 @@ import (
 // recountAfter is how long entries are not counted again only because policies are denied.
 const recountAfter = time.Minute
 
-// counting counts the entries of the sets of pods that policies ask for. A set has as many as pods match, so that a policy
-// of a few kilobytes can ask for millions. Nothing is counted until that may be more than a namespace may have.
+// counting counts the entries of the sets of pods that policies ask for. A set has as many as pods match, so that a
+// policy of a few kilobytes can ask for millions. Nothing is counted until that may be more than a namespace may have.
 type counting struct {
 	maxRules int
 	// bound is how many there are at most, if each selector selects all pods that it is asked about. It does not shrink
@@ -59,7 +60,7 @@ func (s *activation) recount(namespaces map[string]*namespace) {
 	for name, ns := range namespaces {
 		for _, p := range ns.policies {
 			if s.charged(p) && (all || p.denied == nil) {
-				s.budget.Recount(name, p.Name, s.membersOf(p, true))
+				s.budget.Recount(name, p.Name, s.membersOf(p, s.render(p), true))
 			}
 		}
 	}
@@ -94,11 +95,10 @@ func (s *activation) boundOf(p *enforced) (n int) {
 	return n
 }
 
-// membersOf returns the sets of pods that a policy asks for, each with the number of its entries, or with an upper bound if
-// that need not be exact. A policy that has too many for its namespace is not counted to the end.
-func (s *activation) membersOf(p *enforced, exact bool) map[string]int {
-	rendered := s.render(p)
-	sets, out, sum := rendered.Sets, map[string]int{}, 0
+// membersOf returns the sets of pods that a policy asks for, each with the number of its entries, or with an upper bound
+// if that need not be exact. A policy that has too many for its namespace is not counted to the end.
+func (s *activation) membersOf(p *enforced, rendered rules.Rendered, exact bool) map[string]int {
+	sets, out, sum := slices.Clone(rendered.Sets), map[string]int{}, 0
 	alone := map[*enforced]struct{}{{Policy: p.Policy, rules: rendered.Rules}: {}}
 	for _, d := range npc.Directions {
 		for _, of := range entriesOf(alone, d, s.count.maxRules) {
@@ -127,16 +127,16 @@ func (s *activation) membersOf(p *enforced, exact bool) map[string]int {
 }
 
 // open asks for room for a policy. Its entries are counted if there is none for as many as there may be.
-func (s *activation) open(p *enforced) error {
+func (s *activation) open(p *enforced, render func() rules.Rendered) error {
 	a := quota.Account{Namespace: p.Namespace, Name: p.Name, Created: p.created, Cost: p.Cost}
 	if !s.count.on {
 		s.count.bound += s.boundOf(p)
 		return s.budget.Open(a)
 	}
-	a.Members = s.membersOf(p, false)
+	a.Members = s.membersOf(p, render(), false)
 	err := s.budget.Open(a)
 	if err != nil {
-		a.Members = s.membersOf(p, true)
+		a.Members = s.membersOf(p, render(), true)
 		err = s.budget.Open(a)
 	}
 	return err

@@ -41,7 +41,8 @@ type Isolation struct {
 func New(c Config, x *index.Index, tables [len(npc.Families)]*dataplane.Table, base *rules.Base,
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) *Isolation {
 	s := &Isolation{legacy: c.LegacyNetpol, index: x, namespaces: map[string]*namespace{},
-		activation: newActivation(x.Sets, c.Budget, c.Sharding.MaxRules), sharding: newSharding(c.Sharding, tables, x.Sets, base, roots)}
+		activation: newActivation(x.Sets, c.Budget, c.Sharding.MaxRules),
+		sharding:   newSharding(c.Sharding, tables, x.Sets, base, roots)}
 	for _, d := range npc.Directions {
 		for f, t := range tables {
 			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP,
@@ -153,8 +154,7 @@ func (s *Isolation) replace(ns *namespace, old, next *enforced) {
 			}
 		}
 		ns.count(next, 1)
-		s.activation.charge(next)
-		s.activation.activate(ns, next)
+		s.activation.admit(ns, next)
 	}
 	if old != nil {
 		ns.count(old, -1)
