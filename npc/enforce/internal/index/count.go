@@ -67,11 +67,7 @@ func Count(x *Sets, set rules.Set, exact bool) (n int, counted bool) {
 		}
 		return min(n, x.pods), false
 	}
-	pods := x.selected(by)
-	if len(by) == 1 {
-		pods = x.matching(by[0])
-	}
-	for p := range pods {
+	for p := range x.selected(by) {
 		if len(p.owned) > 0 {
 			n++
 		}
@@ -83,9 +79,7 @@ func Count(x *Sets, set rules.Set, exact bool) (n int, counted bool) {
 func unpublished(x *Sets, spec rules.SelectorSpec) *selector {
 	s := &selector{SelectorSpec: spec}
 	if spec.Namespaces != nil {
-		if s.namespaces = x.namespaceSelectors[spec.Namespaces.String()]; s.namespaces == nil {
-			s.namespaces = find(spec.Namespaces, x.namespaces)
-		}
+		s.namespaces = find(x, spec.Namespaces)
 	}
 	return s
 }

@@ -13,19 +13,19 @@ import (
 
 // namespaceSelector returns the namespaces that a selector matches, finding them if need be.
 func (x *Sets) namespaceSelector(s labels.Selector) *namespaceSelector {
-	key := s.String()
-	if known := x.namespaceSelectors[key]; known != nil {
-		return known
-	}
-	n := find(s, x.namespaces)
-	x.namespaceSelectors[key] = n
+	n := find(x, s)
+	x.namespaceSelectors[n.text] = n
 	return n
 }
 
-// find finds which of some namespaces a selector matches.
-func find(s labels.Selector, namespaces map[string]*namespace) *namespaceSelector {
-	n := &namespaceSelector{selector: s, matched: map[*namespace]struct{}{}, users: map[*selector]struct{}{}}
-	for _, ns := range namespaces {
+// find returns the namespaces that a selector matches, as they are known or else by looking at all.
+func find(x *Sets, s labels.Selector) *namespaceSelector {
+	text := s.String()
+	if known := x.namespaceSelectors[text]; known != nil {
+		return known
+	}
+	n := &namespaceSelector{selector: s, text: text, matched: map[*namespace]struct{}{}, users: map[*selector]struct{}{}}
+	for _, ns := range x.namespaces {
 		if ns.matches(s) {
 			n.matched[ns] = struct{}{}
 		}
@@ -35,11 +35,7 @@ func find(s labels.Selector, namespaces map[string]*namespace) *namespaceSelecto
 
 // FitsList reports whether the namespaces that a selector matches are few enough for a list of their sets.
 func (x *Sets) FitsList(s labels.Selector) bool {
-	n := x.namespaceSelectors[s.String()]
-	if n == nil {
-		n = find(s, x.namespaces)
-	}
-	return len(n.matched) <= x.config.MaxListSize
+	return len(find(x, s).matched) <= x.config.MaxListSize
 }
 
 // relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
@@ -120,6 +116,9 @@ func (x *Sets) matching(s *selector) iter.Seq[*Pod] {
 
 // selected yields the pods that any of some selectors selects. It asks these alone: there may be many others.
 func (x *Sets) selected(by []*selector) iter.Seq[*Pod] {
+	if len(by) == 1 {
+		return x.matching(by[0])
+	}
 	var asked labelset.Selectors[*selector]
 	within, scopes := map[*namespace]struct{}{}, map[any]struct{}{}
 	for _, s := range by {

@@ -114,6 +114,7 @@ func (s *selector) users() owners {
 // ask for it.
 type namespaceSelector struct {
 	selector labels.Selector
+	text     string // of the selector
 	matched  map[*namespace]struct{}
 	users    map[*selector]struct{}
 }

@@ -257,7 +257,7 @@ func (x *Sets) withdraw(s *selector) {
 	}
 	if s.namespaces != nil {
 		if delete(s.namespaces.users, s); len(s.namespaces.users) == 0 {
-			delete(x.namespaceSelectors, s.Namespaces.String())
+			delete(x.namespaceSelectors, s.namespaces.text)
 		}
 	}
 }
