@@ -2,7 +2,6 @@ package controller_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -46,17 +45,7 @@ func TestS76_SetsOfPodsCount(t *testing.T) {
 		w.Sync()
 		denied := func(want string) {
 			t.Helper()
-			var got []string
-			for _, p := range w.Model.Unreported() {
-				if !strings.HasSuffix(p.Reason, ": --max-entries namespace=N") && !strings.HasSuffix(p.Reason, ": --max-entries policy=N") {
-					t.Errorf("%s/%s is reported for %q", p.Namespace, p.Name, p.Reason)
-				}
-				got = append(got, p.Namespace+"/"+p.Name)
-			}
-			slices.Sort(got)
-			if strings.Join(got, " ") != want {
-				t.Errorf("reported are %v, not %q", got, want)
-			}
+			w.reportedFor(": --max-entries (namespace|policy)=N$", want)
 		}
 		w.Policy("a/1", wide("one", "x", 3))
 		w.Policy("a/2", wide("two", "x", 3)) // the same sets

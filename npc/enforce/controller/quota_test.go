@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,12 +18,18 @@ func tight(c *enforce.Config) {
 	c.Budget.Rules = quota.Limit{Policy: 10, Namespace: 12, Node: 20}
 }
 
-// reported checks which policies are reported as invalid since the last call.
+// reported checks which policies are reported as invalid since the last call, for their rules.
 func (w *harness) reported(want string) {
+	w.Helper()
+	w.reportedFor(": --max-rules ", want)
+}
+
+// reportedFor does so for reasons that match a pattern.
+func (w *harness) reportedFor(reason, want string) {
 	w.Helper()
 	var got []string
 	for _, p := range w.Model.Unreported() {
-		if w.Logf("%s/%s: %s", p.Namespace, p.Name, p.Reason); !strings.Contains(p.Reason, ": --max-rules ") {
+		if w.Logf("%s/%s: %s", p.Namespace, p.Name, p.Reason); !regexp.MustCompile(reason).MatchString(p.Reason) {
 			w.Errorf("%s/%s is reported for %q", p.Namespace, p.Name, p.Reason)
 		}
 		got = append(got, p.Namespace+"/"+p.Name)

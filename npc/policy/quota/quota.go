@@ -102,7 +102,7 @@ func (l Limits) fits(used *tally, a *Account, s scope) error {
 		return nil
 	}
 	return errors.Errorf("needs %s %s, more than other policies leave, the limit per %s is %s: %s %s=N",
-		number((&tally{}).with(a).of(what)), what, s.name, number(limit), flag, s.name)
+		number(a.total().of(what)), what, s.name, number(limit), flag, s.name)
 }
 
 // number returns a number with commas.
@@ -125,6 +125,9 @@ type Account struct {
 	// Policies share the sets.
 	Members map[string]int
 }
+
+// total returns what the policy asks for if no other one shares its sets.
+func (a *Account) total() Cost { return (&tally{}).with(a) }
 
 func (a *Account) before(b *Account) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -246,7 +249,7 @@ func (l *Usage) Recount(namespace, name string, members map[string]int) {
 }
 
 func (l *Usage) room(a *Account) error {
-	if err := l.Check((&tally{}).with(a)); err != nil {
+	if err := l.Check(a.total()); err != nil {
 		return err
 	}
 	if err := l.fits(of(l.namespaces, a.Namespace), a, namespaceScope()); err != nil {
@@ -286,7 +289,7 @@ func (l *Usage) Reconcile() []Grant {
 	used, shares := map[string]*tally{}, map[*Account]float64{}
 	for _, a := range oldest {
 		with := of(used, a.Namespace)
-		alone, _, _ := l.over((&tally{}).with(a), policyScope())
+		alone, _, _ := l.over(a.total(), policyScope())
 		if together, _, _ := l.over(with.with(a), namespaceScope()); alone+together == "" {
 			with.add(a)
 			shares[a] = l.share(with.Cost)
