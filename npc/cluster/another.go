@@ -33,15 +33,19 @@ func (c *Cluster) Another(text string) (pod string, made bool) {
 	return key(p.Namespace, p.Name), true
 }
 
-// WithOther returns the same view with another pod like one, and its end for an end of that one.
-func WithOther(v *View, of flow.End) (*View, flow.End) {
-	p := v.Pods[of.Pod]
+// WithOther returns the same view with another pod like one, and its ends for ends of that one.
+func WithOther(v *View, pod string, of []flow.End) (*View, []flow.End) {
+	p := v.Pods[pod]
 	other := newOthers(v).of(p)
-	end := flow.End{Pod: key(other.Namespace, other.Name)}
-	if i := slices.Index(p.Addrs, of.Addr); i >= 0 {
-		end.Addr = other.Addrs[i]
+	var ends []flow.End
+	for _, e := range of {
+		end := flow.End{Pod: key(other.Namespace, other.Name)}
+		if i := slices.Index(p.Addrs, e.Addr); i >= 0 {
+			end.Addr = other.Addrs[i]
+		}
+		ends = append(ends, end)
 	}
-	return withPods(v, other), end
+	return withPods(v, other), ends
 }
 
 // WithOthers returns the same view with another pod for each that stands for a workload and can be an end of a flow, and

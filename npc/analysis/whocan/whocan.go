@@ -162,9 +162,7 @@ func (a *around) askPod(name string) []Span {
 		return a.ask(ends)
 	}
 	with := *a
-	for i, e := range ends {
-		with.View, ends[i] = cluster.WithOther(a.View, e)
-	}
+	with.View, ends = cluster.WithOther(a.View, name, ends)
 	return with.ask(ends)
 }
 

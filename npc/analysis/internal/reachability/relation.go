@@ -294,8 +294,8 @@ func (r *Relation) explain(from, to int) explain.Verdict {
 	if f.From.Pod == "" || f.From.Pod != f.To.Pod {
 		return explain.Explain(r.View, f)
 	}
-	v, other := cluster.WithOther(r.View, f.To)
-	f.To = other
+	v, other := cluster.WithOther(r.View, f.To.Pod, []flow.End{f.To})
+	f.To = other[0]
 	return explain.Explain(v, f)
 }
 
