@@ -229,3 +229,6 @@ func (t *Table) Size() (sets, entries, chains, rules int) {
 
 // Entries returns how many entries all sets of a table are to have.
 func Entries(t *Table) int { return t.Sets.entries }
+
+// EntriesOf returns how many entries a set has or is to have.
+func EntriesOf(s *Set) int { return s.members.Len() }

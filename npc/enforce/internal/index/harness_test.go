@@ -113,21 +113,28 @@ func (w *harness) pod(key string) *Pod {
 // use renders a policy and provisions its sets. It returns what ends that.
 func (w *harness) use(key, spec string) (o *dataplane.Owner, end func()) {
 	w.Helper()
+	o = &dataplane.Owner{}
+	o.Namespace, o.Name, _ = strings.Cut(key, "/")
+	sets := w.Sets.Provision(w.render(key, spec), o)
+	return o, func() { w.Sets.Deprovision(sets, o) }
+}
+
+// render returns the sets that a policy asks for.
+func (w *harness) render(key, spec string) []rules.Set {
+	w.Helper()
 	p := policy.Compile(fixture.Policy(w, key, spec), quota.Default())
 	if p.Invalid != nil {
 		w.Fatal(p.Invalid)
 	}
-	o = &dataplane.Owner{}
-	o.Namespace, o.Name, _ = strings.Cut(key, "/")
-	rendered := rules.Render(&p, o.Namespace, key, w.Sets.FitsList)
+	namespace, _, _ := strings.Cut(key, "/")
+	rendered := rules.Render(&p, namespace, key, w.Sets.FitsList)
 	of := rendered.Sets
 	for _, r := range slices.Concat(rendered.Rules[:]...) {
 		if r.Peer != nil && r.Family == npc.IPv4 { // it is once for both
 			of = append(of, *r.Peer)
 		}
 	}
-	sets := w.Sets.Provision(of, o)
-	return o, func() { w.Sets.Deprovision(sets, o) }
+	return of
 }
 
 // holds fails if the sets of a family do not hold what is wanted: a line for each set that is in use or has members, by

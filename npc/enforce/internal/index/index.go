@@ -65,6 +65,7 @@ func New(c Config, tables [len(npc.Families)]*dataplane.Table) *Index {
 // begin returns an empty change of a pod.
 func (x *Index) begin(p *Pod) *Change {
 	x.Sets.purge()
+	forget(x.Sets)
 	x.change = Change{Pod: p, Transfers: x.change.Transfers[:0], Others: x.change.Others[:0]}
 	return &x.change
 }

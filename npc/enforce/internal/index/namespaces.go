@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy/labelset"
@@ -43,6 +45,7 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 	refit, unions := map[*dataplane.Owner]struct{}{}, map[*selector]struct{}{}
 	left := map[*dataplane.Set]struct{}{}
+	forget(x)
 	for _, n := range x.namespaceSelectors {
 		is := ns.matches(n.selector)
 		if is == n.has(ns) {
@@ -95,10 +98,35 @@ func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 		return
 	}
 	for _, p := range ns.pods {
-		if s.matches(p) {
+		if s.selects(p) {
 			s.add(p)
 		}
 	}
+}
+
+// list makes a namespace's set of all pods a member of a list.
+func (x *Sets) list(s *selector, ns *namespace) {
+	spec := rules.SelectorSpec{Scope: rules.NamespaceScope, Namespace: ns.Name}
+	member := x.selector(rules.NewSet(spec), spec)
+	if member.lists == nil {
+		member.lists = map[*selector]struct{}{}
+	}
+	member.lists[s] = struct{}{}
+	s.members[ns] = member
+	for f, set := range s.sets {
+		set.Add(ipset.Member(member.sets[f].Name), ipset.Attr{Comment: iptables.Comment(ns.Name)})
+	}
+}
+
+// unlist takes a namespace's set out of a list.
+func (x *Sets) unlist(s *selector, ns *namespace) {
+	member := s.members[ns]
+	delete(s.members, ns)
+	for f, set := range s.sets {
+		set.Remove(ipset.Member(member.sets[f].Name))
+	}
+	delete(member.lists, s)
+	x.release(member)
 }
 
 // matching yields the pods that a selector selects.
@@ -106,7 +134,7 @@ func (x *Sets) matching(s *selector) iter.Seq[*Pod] {
 	return func(yield func(*Pod) bool) {
 		for ns := range x.scope(s) {
 			for _, p := range ns.pods {
-				if s.matches(p) && !yield(p) {
+				if s.selects(p) && !yield(p) {
 					return
 				}
 			}

@@ -43,10 +43,12 @@ func setType(s rules.SelectorSpec) ipset.Type {
 
 // matches reports whether the selector selects a pod, by its labels and those of its namespace.
 func (s *selector) matches(p *Pod) bool {
+	return (s.namespaces == nil || s.namespaces.has(p.ns)) && s.selects(p)
+}
+
+// selects reports whether the selector selects a pod of a namespace that it selects from.
+func (s *selector) selects(p *Pod) bool {
 	if s.Scope == rules.TargetScope && !p.local {
-		return false
-	}
-	if s.namespaces != nil && !s.namespaces.has(p.ns) {
 		return false
 	}
 	return s.Pods == nil || !p.Unlabelled && s.Pods.Matches(&p.labels)

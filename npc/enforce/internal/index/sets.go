@@ -31,6 +31,9 @@ type Sets struct {
 	// namespaceSelectors are by their texts.
 	namespaceSelectors map[string]*namespaceSelector
 	nodes              *nodes
+	// counted are the pods of sets that were counted and are not there, until a pod or a namespace changes.
+	counted   map[string][]*Pod
+	countedOf int // sets and their pods
 	// joined are the unions that memberships found for a pod.
 	joined []*selector
 	// dropped are sets of selectors that pods may still have memberships in, and left these pods. A pod may be in
@@ -53,7 +56,7 @@ func newSets(
 	return &Sets{config: c, tables: tables, namespaces: namespaces, addresses: x,
 		selectors: map[string]*selector{}, fixed: map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{},
 		namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables),
-		dropped: map[*dataplane.Set]struct{}{}, left: map[*Pod]struct{}{}}
+		counted: map[string][]*Pod{}, dropped: map[*dataplane.Set]struct{}{}, left: map[*Pod]struct{}{}}
 }
 
 // Provision makes policies users of sets, and makes those that are not there. Members of a list come before it.
@@ -166,8 +169,12 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 		of.SetRole(order.Role{Target: spec.Scope == rules.TargetScope})
 	}
 	x.publish(s)
+	if spec.Scope != rules.ListScope {
+		fill(x, s, x.matching(s))
+		return s
+	}
 	for ns := range x.scope(s) {
-		x.follow(s, ns, true)
+		x.list(s, ns)
 	}
 	return s
 }
@@ -183,9 +190,7 @@ func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 		u.parts = append(u.parts, part)
 		x.publish(part)
 	}
-	for p := range x.selected(u.parts) {
-		u.add(p)
-	}
+	fill(x, u, x.selected(u.parts))
 	return u
 }
 
@@ -301,31 +306,6 @@ func (x *Sets) purge() {
 	}
 	clear(x.left)
 	clear(x.dropped)
-}
-
-// list makes a namespace's set of all pods a member of a list.
-func (x *Sets) list(s *selector, ns *namespace) {
-	spec := rules.SelectorSpec{Scope: rules.NamespaceScope, Namespace: ns.Name}
-	member := x.selector(rules.NewSet(spec), spec)
-	if member.lists == nil {
-		member.lists = map[*selector]struct{}{}
-	}
-	member.lists[s] = struct{}{}
-	s.members[ns] = member
-	for f, set := range s.sets {
-		set.Add(ipset.Member(member.sets[f].Name), ipset.Attr{Comment: iptables.Comment(ns.Name)})
-	}
-}
-
-// unlist takes a namespace's set out of a list.
-func (x *Sets) unlist(s *selector, ns *namespace) {
-	member := s.members[ns]
-	delete(s.members, ns)
-	for f, set := range s.sets {
-		set.Remove(ipset.Member(member.sets[f].Name))
-	}
-	delete(member.lists, s)
-	x.release(member)
 }
 
 // scope yields the namespaces of the pods that a selector selects from.

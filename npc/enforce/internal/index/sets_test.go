@@ -14,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+	"github.com/weave-npc/weave-npc/npc/policy/labelset"
 )
 
 // shop is two namespaces with pods of two nodes.
@@ -34,6 +35,47 @@ func shop() []string {
 
 // local is the set of the local pods of shop.
 const local = "local pods: 10.32.1.2 of shop/web, 10.32.1.4 of ops/probe\n"
+
+// TestSetsThatWereCounted shows that a set is filled with the pods that were counted for it, unless something has changed
+// since.
+func TestSetsThatWereCounted(t *testing.T) {
+	const spec = `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}},
+		{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchExpressions: [{key: app, operator: Exists}]}}]}]}`
+	for _, event := range []string{
+		"shop/web {node: node1, addrs: [10.32.1.2], labels: {app: other}}",
+		"shop/db {node: node2, addrs: [10.32.2.2], labels: {app: web}}",
+		"shop/new {node: node2, addrs: [10.32.2.9], labels: {app: web}}",
+		"ops/probe {node: node1, addrs: [10.32.1.5], labels: {app: probe}}",
+		"delete shop/web",
+		"namespace shop {labels: {team: b}}",
+		"delete namespace ops",
+		"node 10.32.1.2",
+	} {
+		t.Run(event, func(t *testing.T) {
+			counted, fresh := newHarness(t, shop()...), newHarness(t, append(shop(), event)...)
+			for _, s := range counted.render("shop/p", spec) {
+				Count(counted.Sets, s, true)
+			}
+			if len(counted.Sets.counted) != 2 {
+				t.Errorf("%d sets have pods that were counted, want 2", len(counted.Sets.counted))
+			}
+			counted.do(event)
+			counted.use("shop/p", spec)
+			fresh.use("shop/p", spec)
+			counted.holds(npc.IPv4, fresh.text(npc.IPv4))
+		})
+	}
+	t.Run("nothing", func(t *testing.T) {
+		counted, fresh := newHarness(t, shop()...), newHarness(t, shop()...)
+		for _, s := range counted.render("shop/p", spec) {
+			Count(counted.Sets, s, true)
+		}
+		counted.pod("shop/db").labels = labelset.Set{{Key: "app", Value: "web"}} // labels are not compared again
+		counted.use("shop/p", spec)
+		fresh.use("shop/p", spec)
+		counted.holds(npc.IPv4, fresh.text(npc.IPv4))
+	})
+}
 
 // TestSetsOfSelectors shows what the sets hold that a policy of shop needs. It is the same whether the policy came
 // before the pods or after them, and nothing is left when it goes.

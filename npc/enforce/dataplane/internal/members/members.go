@@ -87,6 +87,9 @@ func (m Members) Clean() bool { return len(m.dirty) == 0 }
 // Empty reports whether nothing is desired, and nothing in the kernel.
 func (m Members) Empty() bool { return len(m.states) == 0 }
 
+// Len returns the number of entries that are desired or in the kernel.
+func (m Members) Len() int { return len(m.states) }
+
 // Count returns the number of entries that the kernel has.
 func (m Members) Count() int {
 	n := len(m.states)
