@@ -13,7 +13,7 @@ build: ## build bin/weave-npc, a static binary
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/weave-npc ./cmd/weave-npc
 
 demo: build ## show policies being enforced in a small cluster of network namespaces (KEEP=1 leaves it running)
-	test/setup
+	test/setup demo
 	$(GO) build -o $(BIN)/demo ./test/demo
 	$(BIN)/demo -weave-npc $(BIN)/weave-npc $(if $(KEEP),-keep)
 
@@ -87,6 +87,10 @@ release: ## make the files of a release of the last commit's tag, bin/release, a
 	$(if $(VERSION),prod/tag $(VERSION))
 	prod/release
 	WEAVE_NPC_TEST_RELEASE=$(CURDIR)/bin/release $(GO) test -count=1 ./test/release
+
+site: ## build the site of the documentation, bin/site, from the pages as they are
+	test/setup site
+	hugo --config prod/site/hugo.yaml --destination $(BIN)/site --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
 
 lint: ## run golangci-lint, as pinned in .ci/lint.mod
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint run ./...
@@ -164,4 +168,4 @@ vuln: ## check the dependencies against Go's vulnerability database (needs netwo
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo unit test race nightly kernels resolvers portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean
+.PHONY: help build demo unit test race nightly kernels resolvers portable controlplane conformance image relay-image release site lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean

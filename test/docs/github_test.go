@@ -61,6 +61,7 @@ func TestWorkflows(t *testing.T) {
 		"ci.yaml":      {".ci/run", "make build", "make demo"},
 		"kernels.yaml": {"make kernels"},
 		"scans.yaml":   {"make vuln"},
+		"site.yaml":    {"make site", "-run TestSite", "actions/upload-artifact@"},
 		"release.yaml": {"make release", "buildah manifest push", "cosign sign ", "cosign sign-blob", "actions/attest-build-provenance@"},
 	}
 	entries, err := os.ReadDir(filepath.Join(top, ".github", "workflows"))
