@@ -62,6 +62,21 @@ func TestMapHasTheRooms(t *testing.T) {
 	golden.Compare(t, contributing, rooms.ReplaceAllString(string(page), "${1}"+table.String()+"${2}"))
 }
 
+// TestPictureNamesFolders that there are.
+func TestPictureNamesFolders(t *testing.T) {
+	picture, err := os.ReadFile(filepath.Join(top, "docs", "architecture.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := regexp.MustCompile(`<text class="folder"[^>]*>([^<]+)<`).FindAllStringSubmatch(string(picture), -1)
+	for _, label := range labels {
+		checkThere(t, label[1])
+	}
+	if len(labels) < 9 {
+		t.Errorf("only %d labels were found", len(labels))
+	}
+}
+
 // declared returns the names that a file declares: functions, types, and methods as Type.Method.
 func (f goFile) declared() map[string]bool {
 	names := map[string]bool{}
