@@ -276,3 +276,19 @@ func TestExplainOfDomainNames(t *testing.T) {
 		})
 	}
 }
+
+// TestQuickstartPage shows that the page has the answer about its example, without the proposed policy.
+func TestQuickstartPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/quickstart.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := execute(t, "explain", "--manifests", "../../docs/quickstart.yaml", "--from", "shop/web", "--to", "shop/db", "--port", "tcp/80")
+	start, policy, _ := strings.Cut(answer, "\n    apiVersion:")
+	lines := strings.Split(strings.TrimSpace(policy), "\n")
+	for _, text := range []string{start, lines[len(lines)-1]} {
+		if want := "    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n"; !strings.Contains(string(page), want) {
+			t.Errorf("docs/quickstart.md does not have:\n%s", want)
+		}
+	}
+}
