@@ -12,10 +12,13 @@ help: ## list the targets
 build: ## build bin/weave-npc, a static binary
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/weave-npc ./cmd/weave-npc
 
-demo: build ## show policies being enforced in a small cluster of network namespaces (KEEP=1 leaves it running)
-	test/setup demo
-	$(GO) build -o $(BIN)/demo ./test/demo
-	$(BIN)/demo -weave-npc $(BIN)/weave-npc $(if $(KEEP),-keep)
+demo: ## show policies being enforced in a small cluster of network namespaces (KEEP=1 leaves it running)
+	@test/setup demo
+	@echo "Building; the first time, Go downloads modules."
+	@$(GO) mod download # go build would print a line for each
+	@$(MAKE) -s build
+	@$(GO) build -o $(BIN)/demo ./test/demo
+	@$(BIN)/demo -weave-npc $(BIN)/weave-npc $(if $(KEEP),-keep)
 
 # unit_packages lists the packages whose tests make no network namespace, and so need no root: they use neither of the two
 # packages that make them. Tests that need a browser or an API server run in one.

@@ -141,12 +141,13 @@ func (c *cluster) arguments(n *lab.Node) []string {
 // logFile returns the path of weave-npc's log on a node.
 func (c *cluster) logFile(n *lab.Node) string { return filepath.Join(c.harness.Dir(), n.Name()+".log") }
 
-// startNPC starts weave-npc on a node. The end of the context stops it; should it end before that, died is called.
-func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.CancelCauseFunc) error {
+// startNPC starts weave-npc on a node, and returns its process. The end of the context stops it; should it end before
+// that, died is called.
+func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died func(*lab.Node, error)) (pid int, err error) {
 	const graceful = 5 * time.Second
-	log, err := os.Create(c.logFile(n))
+	log, err := os.OpenFile(c.logFile(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return errors.Wrapf(err, "making a log for weave-npc on %s", n)
+		return 0, errors.Wrapf(err, "making a log for weave-npc on %s", n)
 	}
 	defer log.Close() // the process has its own
 	cmd := n.Command(ctx, c.npc, c.arguments(n)...)
@@ -154,13 +155,13 @@ func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.Cancel
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = graceful
 	if err := cmd.Start(); err != nil {
-		return err
+		return 0, err
 	}
 	c.running.Go(func() error {
 		_ = cmd.Wait() // its error is that it was stopped
 		status := cmd.ProcessState
 		if ctx.Err() == nil {
-			died(errors.Errorf("weave-npc on %s ended (%s), having said:\n%s", n, status, c.logTail(n)))
+			died(n, errors.Errorf("weave-npc on %s ended (%s), having said:\n%s", n, status, c.logTail(n)))
 			return nil
 		}
 		// One that was stopped before it was up died of the signal.
@@ -170,7 +171,7 @@ func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.Cancel
 		}
 		return errors.Errorf("weave-npc on %s was stopped and ended with %s, having said:\n%s", n, status, c.logTail(n))
 	})
-	return nil
+	return cmd.Process.Pid, nil
 }
 
 // awaitReady waits until weave-npc on a node reports that it enforces the manifests.

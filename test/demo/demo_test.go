@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,6 +92,23 @@ func TestSetOfPolicy(t *testing.T) {
 	}
 }
 
+func TestLineOfAConnection(t *testing.T) {
+	t.Parallel()
+	p := pair{"shop/web", target{"shop/db", 5432}}
+	from, to := netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.1.3")
+	for line, want := range map[string]bool{
+		`msg=blocked from="shop/web (10.32.1.2:48390)" to="shop/db (10.32.1.3:5432)" repeats=2`: true,
+		`msg=blocked from="shop/web (10.32.1.2:48390)" to="shop/db (10.32.1.3:9187)" repeats=2`: false,
+		`msg=blocked from="shop/api (10.32.2.2:48390)" to="shop/db (10.32.1.3:5432)"`:           false,
+		`msg=blocked from="shop/web (fd10::2:48390)" to="shop/db (fd10::3:5432)"`:               false,
+		`msg=other from="shop/web (10.32.1.2:48390)" to="shop/db (10.32.1.3:5432)"`:             false,
+	} {
+		if got := p.isIn(line, from, to); got != want {
+			t.Errorf("%v for %s", got, line)
+		}
+	}
+}
+
 // TestDemo runs the demo as `make demo` does, several at once.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
@@ -101,56 +121,119 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	weaveNPC := filepath.Join(dir, "weave-npc")
+	signal := func(s unix.Signal, at string) []reaction { return []reaction{{at, func(d *running) { d.signal(s) }}} }
+	killed := []reaction{
+		{"kill -9 ", (*running).kill},
+		{"starts again when you press Enter", func(*running) {}},
+		{"runs again", func(*running) {}},
+		{"The matrix is as it was.", func(d *running) { d.signal(unix.SIGINT) }},
+	}
 	for name, c := range map[string]struct {
 		npc    string
-		keep   bool
-		signal unix.Signal
-		at     string // what is printed when the signal is sent
+		flags  string
+		reacts []reaction
 		status int
 		says   string
 	}{
-		"to the end":               {weaveNPC, false, 0, "", 0, "all of it was checked"},
-		"interrupted at once":      {weaveNPC, false, unix.SIGINT, "weave-npc: reachability", 130, "SIGINT"},
-		"interrupted at the start": {weaveNPC, false, unix.SIGHUP, "node2# weave-npc", 129, "SIGHUP"},
-		"interrupted later":        {weaveNPC, false, unix.SIGTERM, "5. Blocked", 143, "SIGTERM"},
-		"kept, then interrupted":   {weaveNPC, true, unix.SIGINT, "tail -f", 0, "The cluster is removed."},
-		"weave-npc dies":           {dying, false, 0, "", 1, "I am dying"},
-		"no weave-npc":             {dir + "/none", false, 0, "", 1, "make build"},
+		"to the end":               {weaveNPC, "", nil, 0, "all of it was checked"},
+		"interrupted at once":      {weaveNPC, "", signal(unix.SIGINT, "weave-npc: reachability"), 130, "SIGINT"},
+		"interrupted at the start": {weaveNPC, "", signal(unix.SIGHUP, "node2# weave-npc"), 129, "SIGHUP"},
+		"interrupted later":        {weaveNPC, "", signal(unix.SIGTERM, "5. Blocked"), 143, "SIGTERM"},
+		"interrupted in a pause":   {weaveNPC, "-pause", signal(unix.SIGINT, prompt), 130, "SIGINT"},
+		"kept, weave-npc killed":   {weaveNPC, "-keep -pause", killed, 0, "The cluster is removed."},
+		"weave-npc dies":           {dying, "", nil, 1, "I am dying"},
+		"no weave-npc":             {dir + "/none", "", nil, 1, "make build"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := exec.Command(filepath.Join(dir, "demo"), "-weave-npc", c.npc, "-keep="+strconv.FormatBool(c.keep))
-			out := &watched{at: c.at, reached: func() { _ = d.Process.Signal(c.signal) }}
-			d.Stdout, d.Stderr = out, out
-			d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-			if err := d.Start(); err != nil {
-				t.Fatal(err)
-			}
+			d := start(t, filepath.Join(dir, "demo"), c.reacts, append(strings.Fields(c.flags), "-weave-npc", c.npc)...)
 			guard := time.AfterFunc(await.Scaled(10*time.Minute), func() { _ = d.Process.Kill() })
 			defer guard.Stop()
 			_ = d.Wait() // the status is checked below
-			if status := d.ProcessState.ExitCode(); status != c.status || !strings.Contains(out.text.String(), c.says) {
-				t.Errorf("exit status %d, want %d, with %q in what it says:\n%s", status, c.status, c.says, out.text.String())
+			said := d.text.String()
+			if status := d.ProcessState.ExitCode(); status != c.status || !strings.Contains(said, c.says) || len(d.reacts) > 0 {
+				t.Errorf("exit status %d, want %d, with %q and %v in what it says:\n%s", status, c.status, c.says, d.reacts, said)
 			}
-			if left := leftBehind(t, d.Process.Pid, out.text.String()); left != "" {
+			checkScreens(t, c.flags, said)
+			if left := leftBehind(t, d.Process.Pid, said); left != "" {
 				t.Errorf("left behind: %s", left)
 			}
 		})
 	}
 }
 
-// watched keeps what is written to it, and calls reached once when a text has been written.
-type watched struct {
-	text    strings.Builder
-	at      string
-	reached func()
+// checkScreens checks that each screen is one, if the demo pauses, and that there is no pause else.
+func checkScreens(t *testing.T, flags, said string) {
+	t.Helper()
+	const most = 50
+	screens := strings.Split(said, prompt)
+	if !strings.Contains(flags, "-pause") {
+		if len(screens) > 1 {
+			t.Errorf("it pauses:\n%s", said)
+		}
+		return
+	}
+	for i, screen := range screens {
+		if n := strings.Count(screen, "\n"); n > most {
+			t.Errorf("screen %d has %d lines, more than %d:\n%s", i+1, n, most, screen)
+		}
+	}
 }
 
-func (w *watched) Write(b []byte) (int, error) {
-	n, err := w.text.Write(b)
-	if w.at != "" && strings.Contains(w.text.String(), w.at) {
-		w.at = ""
-		w.reached()
+// reaction is what a user does when a text has been printed, after what was done before.
+type reaction struct {
+	at string
+	do func(*running)
+}
+
+// running is a demo that runs. It keeps what the demo prints, reacts to it, and presses Enter at each prompt.
+type running struct {
+	*exec.Cmd
+	stdin  io.Writer
+	text   strings.Builder
+	unread string // since the last reaction
+	reacts []reaction
+}
+
+func start(t *testing.T, demo string, reacts []reaction, flags ...string) *running {
+	t.Helper()
+	d := &running{Cmd: exec.Command(demo, flags...), reacts: reacts}
+	stdin, err := d.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.stdin, d.Stdout, d.Stderr = stdin, d, d
+	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *running) signal(s unix.Signal) { _ = d.Process.Signal(s) }
+
+// kill kills the weave-npc that the demo names first.
+func (d *running) kill() {
+	if pid := regexp.MustCompile(`kill -9 (\d+)`).FindStringSubmatch(d.text.String()); pid != nil {
+		n, _ := strconv.Atoi(pid[1]) // digits
+		_ = unix.Kill(n, unix.SIGKILL)
+	}
+}
+
+func (d *running) Write(b []byte) (int, error) {
+	n, err := d.text.Write(b)
+	d.unread += string(b)
+	for len(d.reacts) > 0 {
+		_, rest, found := strings.Cut(d.unread, d.reacts[0].at)
+		if !found {
+			break
+		}
+		do := d.reacts[0].do
+		d.unread, d.reacts = rest, d.reacts[1:]
+		do(d)
+	}
+	if bytes.Contains(b, []byte(prompt)) {
+		_, _ = io.WriteString(d.stdin, "\n") // a demo that has ended reads nothing
 	}
 	return n, err
 }

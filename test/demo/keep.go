@@ -9,8 +9,10 @@ import (
 	"github.com/pkg/errors"
 )
 
-// stay keeps the cluster standing until the context ends. Whenever a manifest changes it asks for the matrix again.
+// stay keeps the cluster standing until the context ends. Whenever a manifest changes or a weave-npc ends, it asks for
+// the matrix again.
 func (s *story) stay(ctx context.Context) error {
+	s.staying.Store(true)
 	s.headline("The cluster stays until you press ^C")
 	s.explain()
 	last, err := s.manifests.version()
@@ -22,6 +24,9 @@ func (s *story) stay(ctx context.Context) error {
 		return err
 	}
 	for sleep(ctx, 200*time.Millisecond) {
+		if err := s.restartEnded(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
 		version, err := s.manifests.version()
 		if err != nil {
 			return err
@@ -73,8 +78,38 @@ func (s *story) explain() {
 	s.say("Connect by hand; every server says its name:")
 	s.quote(fmt.Sprintf("ip netns exec %s timeout 1 bash -c 'head -1 </dev/tcp/%s/5432'",
 		s.hosts["shop/api"].Namespace(), s.hosts["shop/db"].Addr4()))
+	s.say("Kill weave-npc; what it wrote stays in force:")
+	var kills []string
+	for _, n := range s.harness.Nodes() {
+		kills = append(kills, fmt.Sprintf("kill -9 %d    # on %s", s.pids[n.Name()], n))
+	}
+	s.quote(strings.Join(kills, "\n"))
 	s.say("Watch what weave-npc says:")
 	s.quote("tail -f " + strings.Join(logs, " "))
+}
+
+// restartEnded asks for the matrix while a weave-npc does not run, if one was ended, and starts it again once the reader
+// wants it.
+func (s *story) restartEnded(ctx context.Context) error {
+	select {
+	case n := <-s.ended:
+		s.say("weave-npc on %s has ended.", n)
+		s.askAgain(ctx)
+		if s.enters == nil {
+			return nil
+		}
+		s.say("It starts again when you press Enter.")
+		if err := s.pause(ctx); err != nil {
+			return err
+		}
+		if err := s.startNPCs(ctx, n); err != nil {
+			return err
+		}
+		s.say("weave-npc on %s runs again, as process %d.", n, s.pids[n.Name()])
+		s.askAgain(ctx)
+	default:
+	}
+	return nil
 }
 
 // reportLog prints the warnings and errors that weave-npc logged on the first node after the first so many bytes, above

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 	"time"
@@ -79,7 +81,7 @@ func (c *cluster) provoke(ctx context.Context, n *lab.Node, p pair) (string, err
 			return "", err
 		}
 		for _, line := range lines {
-			if c.reports(line, p) {
+			if p.isIn(line, c.hosts[p.from].Addr4(), c.hosts[p.to.host].Addr4()) {
 				return line, nil
 			}
 		}
@@ -87,9 +89,8 @@ func (c *cluster) provoke(ctx context.Context, n *lab.Node, p pair) (string, err
 	return "", errors.Errorf("%s is blocked, and %s does not report it; the end of its log:\n%s", p, n, c.logTail(n))
 }
 
-// reports reports whether a line of a log is about a blocked connection of two pods by IPv4.
-func (c *cluster) reports(line string, p pair) bool {
-	from := `from="` + p.from + " (" + c.hosts[p.from].Addr4().String() + ":"
-	to := `to="` + p.to.host + " (" + c.hosts[p.to.host].Addr4().String() + ":"
-	return strings.Contains(line, "msg=blocked") && strings.Contains(line, from) && strings.Contains(line, to)
+// isIn reports whether a line of a log is about the blocked connection, whose ends have these addresses.
+func (p pair) isIn(line string, from, to netip.Addr) bool {
+	return strings.Contains(line, "msg=blocked") && strings.Contains(line, fmt.Sprintf(`from="%s (%s:`, p.from, from)) &&
+		strings.Contains(line, fmt.Sprintf(`to="%s (%s:%d)"`, p.to.host, to, p.to.port))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -18,20 +19,26 @@ import (
 func main() {
 	npc := flag.String("weave-npc", "bin/weave-npc", "`path` of the weave-npc to show")
 	keep := flag.Bool("keep", false, "leave the cluster standing at the end, until ^C")
+	onTerminal := term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	pause := flag.Bool("pause", onTerminal, "wait for Enter after each screen")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	os.Exit(run(*npc, *keep))
+	os.Exit(run(*npc, *keep, *pause))
 }
 
 // run shows everything and returns the exit status, after a signal that which a shell gives such an end.
-func run(npc string, keep bool) int {
+func run(npc string, keep, pause bool) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	cancelOnSignal(cancel)
-	err := show(ctx, newPrinter(os.Stdout, cancel), npc, keep)
+	p := newPrinter(os.Stdout, cancel)
+	if pause {
+		p.enters = enters(os.Stdin)
+	}
+	err := show(ctx, p, npc, keep)
 	if err == nil {
 		return 0
 	}
@@ -88,7 +95,7 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 			err = errors.Errorf("%v\nthen, when the cluster was removed: %v", err, closed)
 		}
 	}()
-	s := story{cluster: c, printer: p}
+	s := story{cluster: c, printer: p, ended: make(chan *lab.Node)}
 	err = s.play(ctx)
 	switch {
 	case ctx.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -34,6 +35,12 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: dev}
 `
+
+// document returns that of the documents in a manifest that has some words.
+func document(manifest, words string) string {
+	documents := strings.Split(manifest, "---\n")
+	return documents[slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, words) })]
+}
 
 // podManifest describes a pod with the fields that weave-npc needs.
 func podManifest(p pod, addrs []netip.Addr) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // width is where printed lines end.
@@ -49,6 +50,7 @@ type printer struct {
 	painter
 	w      io.Writer
 	cancel context.CancelCauseFunc // called when the reader of the output is gone
+	enters <-chan struct{}         // lines of the reader, for whom each screen waits; nil if there is none
 	steps  int
 	spaced bool // the last line is empty
 }
@@ -56,8 +58,7 @@ type printer struct {
 // newPrinter prints to a file, in colours if it is a terminal.
 func newPrinter(f *os.File, cancel context.CancelCauseFunc) *printer {
 	p := &printer{painter: plain{}, w: f, cancel: cancel}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	if err == nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
 		p.painter = ansi{}
 	}
 	return p
@@ -71,6 +72,36 @@ func (p *printer) print(text string) {
 	p.spaced = strings.HasSuffix(text, "\n\n")
 	if _, err := io.WriteString(p.w, text); err != nil {
 		p.cancel(errors.Wrap(err, "printing"))
+	}
+}
+
+// enters returns a channel that receives for each line of a file, and is closed at its end.
+func enters(f io.Reader) <-chan struct{} {
+	lines := make(chan struct{})
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(f); scanner.Scan(); {
+			lines <- struct{}{}
+		}
+	}()
+	return lines
+}
+
+// prompt is what a screen ends with.
+const prompt = "[Enter]"
+
+// pause waits for the reader, if there is one, to have seen the screen.
+func (p *printer) pause(ctx context.Context) error {
+	if p.enters == nil {
+		return ctx.Err()
+	}
+	p.print(p.paint(prompt, dim) + " ")
+	p.spaced = false
+	select {
+	case <-p.enters:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

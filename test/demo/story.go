@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pkg/errors"
@@ -15,7 +16,10 @@ import (
 type story struct {
 	*cluster
 	*printer
-	last matrix // the one that was shown last
+	last    matrix         // the one that was shown last
+	pids    map[string]int // node -> its weave-npc
+	staying atomic.Bool    // the end of a weave-npc does not end the demo
+	ended   chan *lab.Node // those whose weave-npc ended since then
 }
 
 // play shows everything, in order. It fails if anything is not as it claims.
@@ -27,8 +31,8 @@ func (s *story) play(ctx context.Context) error {
 		if err := step(ctx); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := s.pause(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -57,6 +61,10 @@ func (s *story) introduce(context.Context) error {
 	}
 	line(outside, "", s.hosts[outside], fmt.Sprintf("serves %d (https)", outsidePort))
 	s.print(b.String())
+	s.say("You will see: which pods reach which, without policies (1) and with weave-npc (2) and policies (3); what the " +
+		"kernel holds for it (4) and what the log says of a blocked connection (5); how soon an edited policy and new " +
+		"labels count (6, 7, 8); and policies for the whole cluster (9). It takes a minute, and is checked as it goes. " +
+		"^C ends it and removes everything.")
 	return nil
 }
 
@@ -84,15 +92,8 @@ func (s *story) startOnBothNodes(ctx context.Context) error {
 		s.quote(n.Name()+"# weave-npc "+strings.Join(s.arguments(n), " "), " --")
 	}
 	start := time.Now()
-	for _, n := range s.harness.Nodes() {
-		if err := s.startNPC(ctx, n, s.cancel); err != nil {
-			return err
-		}
-	}
-	for _, n := range s.harness.Nodes() {
-		if err := s.awaitReady(ctx, n); err != nil {
-			return err
-		}
+	if err := s.startNPCs(ctx, s.harness.Nodes()...); err != nil {
+		return err
 	}
 	took := time.Since(start)
 	if err := s.expect(ctx, s.last); err != nil {
@@ -100,6 +101,37 @@ func (s *story) startOnBothNodes(ctx context.Context) error {
 	}
 	s.say("Both are ready %d ms after their start. There are no policies yet, and the matrix is as before (checked).",
 		took.Milliseconds())
+	return nil
+}
+
+// startNPCs starts weave-npc on some nodes and waits until all are ready. The end of one ends the demo, or while the
+// cluster stays, is shown.
+func (s *story) startNPCs(ctx context.Context, nodes ...*lab.Node) error {
+	died := func(n *lab.Node, err error) {
+		if !s.staying.Load() {
+			s.cancel(err)
+			return
+		}
+		select {
+		case s.ended <- n:
+		case <-ctx.Done():
+		}
+	}
+	for _, n := range nodes {
+		pid, err := s.startNPC(ctx, n, died)
+		if err != nil {
+			return err
+		}
+		if s.pids == nil {
+			s.pids = map[string]int{}
+		}
+		s.pids[n.Name()] = pid
+	}
+	for _, n := range nodes {
+		if err := s.awaitReady(ctx, n); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -116,7 +148,8 @@ func isolated() matrix {
 
 func (s *story) writePolicies(ctx context.Context) error {
 	s.headline("Policies are written to %s", policiesFile)
-	s.quote(policiesManifest)
+	s.say("There are seven. The one for the database:")
+	s.quote(document(policiesManifest, "name: db}"))
 	err := s.change(ctx, isolated(), func() error { return s.manifests.write(policiesFile, policiesManifest) })
 	if err != nil {
 		return err
@@ -124,8 +157,8 @@ func (s *story) writePolicies(ctx context.Context) error {
 	s.show(nil)
 	s.say("Read it by columns: only hosts outside visit shop/web:80; only web calls api:8080; only api calls " +
 		"db:5432; only prometheus scrapes the shop, each pod at its own metrics port. By rows: prometheus does " +
-		"nothing else, and dev/shell reaches hosts outside the cluster and none of its pods.")
-	return nil
+		"nothing else, and dev/shell reaches hosts outside the cluster and none of its pods. The policies:")
+	return s.command(ctx, 0, []string{"shop/db", "dev/internet-only"}, []string{" from ", " to "}, "show", "policies")
 }
 
 // change changes the manifests, waits until the matrix is the wanted one, and prints how long that took.
@@ -164,6 +197,9 @@ func (s *story) showKernel(ctx context.Context) error {
 		}
 		s.quote(n.Name()+"# iptables -S "+name+"\n"+text, " -m ", " -g ", " -j ")
 	}
+	if err := s.pause(ctx); err != nil {
+		return err
+	}
 	s.say("The rules match sets, whose members have names. Three of them: the peers that policy shop/db allows, " +
 		"the ports that are called metrics for policy shop/metrics, and the ipBlock of policy dev/internet-only, " +
 		"where nomatch marks its exceptions. (The lines on memory are left out here.)")
@@ -192,7 +228,7 @@ func (s *story) showBlocked(ctx context.Context) error {
 	n := s.harness.Node("node1")
 	s.headline("Blocked connections are reported")
 	s.say("shop/web tries shop/db:5432, and dev/shell tries shop/api:8080. The log of weave-npc on %s names the pods "+
-		"and the policies that isolate them:", n)
+		"and the policies that isolate them. (The matrix tried both before: repeats counts that.)", n)
 	for _, p := range []pair{{"shop/web", target{"shop/db", 5432}}, {"dev/shell", target{"shop/api", 8080}}} {
 		line, err := s.provoke(ctx, n, p)
 		if err != nil {

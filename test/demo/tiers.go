@@ -37,6 +37,9 @@ func (s *story) addTiers(ctx context.Context) error {
 		"tier after them, for pods that no NetworkPolicy isolates. The first rule that matches decides. " +
 		"Pass leaves it to the next tier.")
 	s.quote(tiersManifest)
+	if err := s.pause(ctx); err != nil {
+		return err
+	}
 	before := s.last
 	err := s.change(ctx, tiered(before), func() error { return s.manifests.write(tiersFile, tiersManifest) })
 	if err != nil {
@@ -45,7 +48,7 @@ func (s *story) addTiers(ctx context.Context) error {
 	s.show(before)
 	s.say("Prometheus scrapes the database no more, though policy shop/metrics allows it, and the shop's own " +
 		"pods reach only what a rule allows. Hosts outside are no pods: neither policy names them.")
-	for _, ask := range []func(context.Context) error{s.explainTiers, s.listTiers, s.showDenied} {
+	for _, ask := range []func(context.Context) error{s.explainTiers, s.pause, s.listTiers, s.pause, s.showDenied} {
 		if err := ask(ctx); err != nil {
 			return err
 		}
