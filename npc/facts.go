@@ -35,10 +35,6 @@ type Pod struct {
 	Name      string
 	UID       types.UID
 	Labels    map[string]string
-	// Unlabelled is set if the pod's labels or ports are too many to be kept, so that it is not known which policies
-	// select it: selectors that depend on labels allow it nothing, and it is isolated as if all policies of its namespace
-	// did so.
-	Unlabelled bool
 	// Workload is what made the pod; nil if nothing did. Pods of one workload share it, so that it must not be changed.
 	Workload *Workload
 	// Node is spec.nodeName; empty while the pod is not scheduled.
@@ -48,7 +44,11 @@ type Pod struct {
 	// HostAddrs are status.hostIPs: addresses of the pod's node, which no pod of another node may claim.
 	HostAddrs []netip.Addr
 	// Ports are the named ports of the containers and of the init containers that restart always.
-	Ports       []NamedPort
+	Ports []NamedPort
+	// Unlabelled is set if the pod's labels or ports are too many to be kept, so that it is not known which policies
+	// select it: selectors that depend on labels allow it nothing, and it is isolated as if all policies of its namespace
+	// did so.
+	Unlabelled  bool
 	HostNetwork bool
 	// Finished is set if the phase is Succeeded or Failed.
 	Finished bool

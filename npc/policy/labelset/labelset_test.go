@@ -27,6 +27,32 @@ func TestSharedTexts(t *testing.T) {
 	}
 }
 
+// TestSharedSets shows that pods with the same labels share them, and others do not.
+func TestSharedSets(t *testing.T) {
+	var i Interner
+	large := map[string]string{"app": strings.Repeat("x", maxShared)}
+	for _, c := range []struct {
+		name   string
+		a, b   map[string]string
+		shared bool
+	}{
+		{"the same", map[string]string{"app": "web", "role": "x"}, map[string]string{"role": "x", "app": "web"}, true},
+		{"another value", map[string]string{"app": "web", "role": "x"}, map[string]string{"app": "web", "role": "y"}, false},
+		{"a label less", map[string]string{"app": "web", "role": "x"}, map[string]string{"app": "web"}, false},
+		{"large", large, large, false},
+	} {
+		a, b := i.Of(c.a), i.Of(c.b)
+		if !a.Equal(c.a) || !b.Equal(c.b) || (&a[0] == &b[0]) != c.shared {
+			t.Errorf("%s: %v and %v share their memory: %t, want %t", c.name, a, b, &a[0] == &b[0], c.shared)
+		}
+	}
+	for n := range 2*MaxTexts + 1 {
+		if of := map[string]string{"n": fmt.Sprint(n)}; !new(i.Of(of)).Equal(of) || len(i.sets) > MaxTexts {
+			t.Fatalf("%v is taken for another, or %d sets are remembered", of, len(i.sets))
+		}
+	}
+}
+
 // TestSharingIsBounded shows that what is remembered does not grow without end, and is right all the same.
 func TestSharingIsBounded(t *testing.T) {
 	var i Interner
