@@ -50,6 +50,9 @@ func (d Direction) String() string {
 	return "ingress"
 }
 
+// Opposite returns the other direction.
+func (d Direction) Opposite() Direction { return Ingress + Egress - d }
+
 // MarshalText returns the text of String.
 func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 

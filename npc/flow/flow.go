@@ -9,6 +9,8 @@ package flow
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Flow is a new connection, or the first packet of a protocol without connections.
@@ -43,6 +45,14 @@ func (e End) String() string {
 		return e.Pod
 	}
 	return fmt.Sprintf("%s (%s)", e.Pod, e.Addr)
+}
+
+// Ends returns the end whose policies decide in a direction, and the other one.
+func (f Flow) Ends(d npc.Direction) (own, peer End) {
+	if d == npc.Ingress {
+		return f.To, f.From
+	}
+	return f.From, f.To
 }
 
 // Between returns the flows between any two ends of the same family. An end without an address is of both families.

@@ -29,8 +29,9 @@ func (r Request) Nearest() ([]Suggestion, error) {
 	for _, f := range r.Flows {
 		v := explain.Explain(q.view, f)
 		q.verdicts = append(q.verdicts, v)
-		q.denied[npc.Egress] = q.denied[npc.Egress] || !v.Egress.Allowed
-		q.denied[npc.Ingress] = q.denied[npc.Ingress] || !v.Ingress.Allowed
+		for d := range q.denied {
+			q.denied[d] = q.denied[d] || !v.Side(npc.Direction(d)).Allowed
+		}
 	}
 	if !q.denied[npc.Egress] && !q.denied[npc.Ingress] {
 		return nil, nil

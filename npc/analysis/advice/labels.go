@@ -62,15 +62,11 @@ func joined(a, b trial) trial {
 // towards returns changes of the other end's labels that may make it match a rule of the policies that isolate a pod in
 // a direction.
 func (q question) towards(d npc.Direction) (out []trial) {
-	peer := q.pod(other(d))
+	peer := q.pod(d.Opposite())
 	if peer == nil {
 		return nil
 	}
-	side := q.verdicts[0].Ingress
-	if d == npc.Egress {
-		side = q.verdicts[0].Egress
-	}
-	for _, reason := range side.Policies {
+	for _, reason := range q.verdicts[0].Side(d).Policies {
 		i := slices.IndexFunc(q.view.Policies, func(p *cluster.Policy) bool { return p.Key() == reason.Policy })
 		for _, rule := range reason.Rules {
 			if !rule.PortFits() {

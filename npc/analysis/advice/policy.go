@@ -22,7 +22,7 @@ import (
 // policy returns a policy that allows the flows in a direction and as little else as labels can distinguish, or nil if
 // the isolated end is no pod.
 func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
-	own, peerPod := q.pod(d), q.pod(other(d))
+	own, peerPod := q.pod(d), q.pod(d.Opposite())
 	if own == nil {
 		return nil
 	}
@@ -38,11 +38,8 @@ func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 		peers, peerName = append(peers, peer), nickname(peerPod, peer.PodSelector)
 	} else {
 		for _, f := range q.Flows {
-			a := f.To.Addr
-			if d == npc.Ingress {
-				a = f.From.Addr
-			}
-			if a.IsValid() {
+			_, to := f.Ends(d)
+			if a := to.Addr; a.IsValid() {
 				block := &networkingv1.IPBlock{CIDR: netip.PrefixFrom(a, a.BitLen()).String()}
 				peers, peerName = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: block}), a.String()
 			}

@@ -56,10 +56,5 @@ type question struct {
 
 // pod returns the pod that is the flows' source, for egress, or destination; nil if it is no pod.
 func (q question) pod(d npc.Direction) *npc.Pod {
-	if d == npc.Egress {
-		return q.view.Pods[q.verdicts[0].Egress.Pod]
-	}
-	return q.view.Pods[q.verdicts[0].Ingress.Pod]
+	return q.view.Pods[q.verdicts[0].Side(d).Pod]
 }
-
-func other(d npc.Direction) npc.Direction { return npc.Ingress + npc.Egress - d }

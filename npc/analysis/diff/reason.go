@@ -206,14 +206,11 @@ func (s *Side) reason(
 		return r
 	}
 	r.Allowed = v.Allowed
-	for i, side := range []explain.Side{v.Egress, v.Ingress} {
-		if otherEvaluated && side.Allowed == []explain.Side{other.Egress, other.Ingress}[i].Allowed {
+	for _, side := range []explain.Side{v.Egress, v.Ingress} {
+		if otherEvaluated && side.Allowed == other.Side(side.Direction).Allowed {
 			continue
 		}
-		e := v.Flow.From
-		if i == 1 {
-			e = v.Flow.To
-		}
+		e, _ := v.Flow.Ends(side.Direction)
 		if from == to {
 			side.Pod = to.Pod // not the one that is made up
 		}

@@ -58,10 +58,7 @@ func ownEnd(c *cluster.View, e flow.End, node string, d npc.Direction) end {
 
 // side returns the verdict for one direction.
 func side(c *cluster.View, f flow.Flow, d npc.Direction) Side {
-	from, to := f.From, f.To
-	if d == npc.Ingress {
-		from, to = f.To, f.From
-	}
+	from, to := f.Ends(d)
 	own := ownEnd(c, from, f.Node, d)
 	s := Side{Direction: d, Allowed: true, Reason: noPod, tiered: len(c.ClusterPolicies) > 0}
 	if own.pod == nil {

@@ -94,6 +94,14 @@ func (o Outcome) text(sentence string) string {
 	return allowed(o.Allowed) + ": " + sentence
 }
 
+// Closed returns why the address of the side's pod is closed, in words; empty if it is not.
+func (s Side) Closed() string {
+	if s.Reason == conflicting || s.Reason == waiting {
+		return s.sentence(s.Reason)
+	}
+	return ""
+}
+
 // sentence returns a reason in words. They are others where there are cluster network policies.
 func (s Side) sentence(r Reason) string {
 	switch {

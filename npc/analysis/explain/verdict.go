@@ -20,6 +20,14 @@ type Verdict struct {
 	Ingress Side `json:"ingress"`
 }
 
+// Side returns the side of a direction.
+func (v Verdict) Side(d npc.Direction) Side {
+	if d == npc.Ingress {
+		return v.Ingress
+	}
+	return v.Egress
+}
+
 // Forwarded reports whether a node forwards the flow, from or to a pod that it enforces policies for.
 func (v Verdict) Forwarded() bool {
 	evaluated := false

@@ -3,7 +3,6 @@ package matrix
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
@@ -59,12 +58,12 @@ func (w *pods) own(e flow.End, d npc.Direction, ends []reachability.End) own {
 	if pod == nil {
 		return out
 	}
-	out.Subject, out.Conflict, out.Closed = w.pod(pod), side.Conflict, side.closed
+	out.Subject, out.Conflict, out.Closed = w.pod(pod), side.Conflict, side.Closed()
 	if d == npc.Egress {
 		for _, other := range ends {
 			if w.view.NodeHas(pod.Node, other.Addr) && w.view.Owner(other.Addr, pod.Node) == nil &&
 				other.Addr != e.Addr {
-				out.ClosedToNode = w.ask(e, other.End, d).closed
+				out.ClosedToNode = w.ask(e, other.End, d).Closed()
 				break
 			}
 		}
@@ -72,36 +71,14 @@ func (w *pods) own(e flow.End, d npc.Direction, ends []reachability.End) own {
 	return out
 }
 
-// asked is one side of a verdict, with the sentence that says why the address is closed; empty if it is not.
-type asked struct {
-	explain.Side
-	closed string
-}
-
-func (w *pods) ask(own, peer flow.End, d npc.Direction) asked {
+// ask returns the side of a verdict whose policies apply to an end.
+func (w *pods) ask(own, peer flow.End, d npc.Direction) explain.Side {
 	f := flow.Flow{From: own, To: peer, Service: flow.Service{Protocol: npc.ICMP}}
 	if d == npc.Ingress {
 		f.From, f.To = peer, own
 	}
-	v := explain.Explain(w.view, f)
-	side, head := v.Egress, "egress from "
-	if d == npc.Ingress {
-		side, head = v.Ingress, "ingress to "
-	}
-	out := asked{Side: side}
-	if side.Reason != closedConflicting && side.Reason != closedWaiting {
-		return out
-	}
-	_, after, _ := strings.Cut(v.String(), head+side.Pod+": denied: ")
-	out.closed, _, _ = strings.Cut(after, "\n")
-	return out
+	return explain.Explain(w.view, f).Side(d)
 }
-
-// The reasons why an address is closed, as explain writes them in JSON.
-const (
-	closedConflicting explain.Reason = "conflicting address"
-	closedWaiting     explain.Reason = "waiting for its address"
-)
 
 // unknown returns a free address of the same family.
 func (w *pods) unknown(like netip.Addr) netip.Addr {

@@ -205,15 +205,8 @@ func (a *around) intervals(ends []flow.End) (out []flow.Ports) {
 		destinations = others
 	}
 	a.split(split, a.pods, a.Direction, ends, destinations)
-	a.split(split, others, opposite(a.Direction), a.Ends, destinations)
+	a.split(split, others, a.Direction.Opposite(), a.Ends, destinations)
 	return append(flow.PortsFrom(split.Services()), flow.Ports{Protocol: npc.ICMP})
-}
-
-func opposite(d npc.Direction) npc.Direction {
-	if d == npc.Ingress {
-		return npc.Egress
-	}
-	return npc.Ingress
 }
 
 // split splits the ports by the rules that count for some pods in a direction and may have some ends as peers.
