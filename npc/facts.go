@@ -70,6 +70,9 @@ type Workload struct{ Kind, Name string }
 // String returns the kind and the name.
 func (w Workload) String() string { return w.Kind + "/" + w.Name }
 
+// Key returns the pod's namespace/name.
+func (p *Pod) Key() string { return ObjectKey(p.Namespace, p.Name) }
+
 // StandsForWorkload reports whether a pod was made of a workload's template and stands for all its pods. It has the name
 // of its workload, or, if another pod has that, the name and the kind. What controllers of Kubernetes make has more to
 // its name; those of other kinds, which have no template here, may give a pod their own.

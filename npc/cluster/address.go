@@ -128,7 +128,7 @@ func sorted(pods []*npc.Pod, want func(*npc.Pod) bool) []*npc.Pod {
 		}
 	}
 	slices.SortFunc(out, func(p, q *npc.Pod) int {
-		return strings.Compare(key(p.Namespace, p.Name), key(q.Namespace, q.Name))
+		return strings.Compare(p.Key(), q.Key())
 	})
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
@@ -30,7 +31,7 @@ func (c *Cluster) Another(text string) (pod string, made bool) {
 	}
 	p := newOthers(v).of(v.Pods[pods[0]])
 	c.SetPod(*p)
-	return key(p.Namespace, p.Name), true
+	return p.Key(), true
 }
 
 // WithOther returns the same view with another pod like one, and its ends for ends of that one.
@@ -39,7 +40,7 @@ func WithOther(v *View, pod string, of []flow.End) (*View, []flow.End) {
 	other := newOthers(v).of(p)
 	var ends []flow.End
 	for _, e := range of {
-		end := flow.End{Pod: key(other.Namespace, other.Name)}
+		end := flow.End{Pod: other.Key()}
 		if i := slices.Index(p.Addrs, e.Addr); i >= 0 {
 			end.Addr = other.Addrs[i]
 		}
@@ -56,7 +57,7 @@ func WithOthers(v *View) (*View, map[string]string) {
 	for _, name := range v.PodNames("") {
 		if p := v.Pods[name]; p.StandsForWorkload() {
 			other := made.of(p)
-			pods, names[name] = append(pods, other), key(other.Namespace, other.Name)
+			pods, names[name] = append(pods, other), other.Key()
 		}
 	}
 	if len(pods) == 0 {
@@ -87,22 +88,14 @@ type addrClass struct {
 }
 
 func newOthers(v *View) *others {
-	var blocks []ipblock.Block
-	for r := range Rules(v) {
-		for _, peer := range r.Peers {
-			if peer.Block != nil {
-				blocks = append(blocks, *peer.Block)
-			}
-		}
-	}
-	return &others{View: v, classes: ipblock.NewClasses(blocks), last: map[addrClass]netip.Addr{},
+	return &others{View: v, classes: ipblock.NewClasses(policy.Blocks(Rules(v))), last: map[addrClass]netip.Addr{},
 		given: addrSet{}}
 }
 
 // of returns another pod like one, with addresses of its own.
 func (o *others) of(p *npc.Pod) *npc.Pod {
 	other := *p
-	for other.Name += ".2"; o.Pods[key(other.Namespace, other.Name)] != nil; {
+	for other.Name += ".2"; o.Pods[other.Key()] != nil; {
 		other.Name += ".2"
 	}
 	other.Addrs = nil

@@ -143,35 +143,35 @@ func (c *Cluster) change(f func()) {
 	c.view = nil
 }
 
+// remove removes an object, if it is there and has the UID.
+func remove[T any](objects map[string]T, key string, uid types.UID, uidOf func(T) types.UID) {
+	if o, ok := objects[key]; ok && (uid == "" || uidOf(o) == uid) {
+		delete(objects, key)
+	}
+}
+
 // SetNamespace adds or replaces a namespace.
 func (c *Cluster) SetNamespace(n npc.Namespace) { c.change(func() { c.namespaces[n.Name] = n }) }
 
 // DeleteNamespace removes a namespace. An empty UID stands for any, as in all Delete methods.
 func (c *Cluster) DeleteNamespace(name string, uid types.UID) {
-	c.change(func() {
-		if uid == "" || c.namespaces[name].UID == uid {
-			delete(c.namespaces, name)
-		}
-	})
+	c.change(func() { remove(c.namespaces, name, uid, func(n npc.Namespace) types.UID { return n.UID }) })
 }
 
 // SetPod adds or replaces a pod.
-func (c *Cluster) SetPod(p npc.Pod) { c.change(func() { c.pods[key(p.Namespace, p.Name)] = &p }) }
+func (c *Cluster) SetPod(p npc.Pod) { c.change(func() { c.pods[p.Key()] = &p }) }
 
 // SetDeclaredPorts sets all ports that a pod declares, also those without a name, which decide nothing.
 func (c *Cluster) SetDeclaredPorts(namespace, name string, ports []npc.NamedPort) {
 	if len(ports) > 0 {
-		c.change(func() { c.declared[key(namespace, name)] = ports })
+		c.change(func() { c.declared[npc.ObjectKey(namespace, name)] = ports })
 	}
 }
 
 // DeletePod removes a pod.
 func (c *Cluster) DeletePod(namespace, name string, uid types.UID) {
-	c.change(func() {
-		if p := c.pods[key(namespace, name)]; p != nil && (uid == "" || p.UID == uid) {
-			delete(c.pods, key(namespace, name))
-		}
-	})
+	key := npc.ObjectKey(namespace, name)
+	c.change(func() { remove(c.pods, key, uid, func(p *npc.Pod) types.UID { return p.UID }) })
 }
 
 // SetPolicy adds or replaces a policy. The object must not be changed afterwards.
@@ -183,11 +183,8 @@ func (c *Cluster) SetPolicy(o *networkingv1.NetworkPolicy) {
 
 // DeletePolicy removes a policy.
 func (c *Cluster) DeletePolicy(namespace, name string, uid types.UID) {
-	c.change(func() {
-		if p := c.policies[key(namespace, name)]; p != nil && (uid == "" || p.UID == uid) {
-			delete(c.policies, key(namespace, name))
-		}
-	})
+	key := npc.ObjectKey(namespace, name)
+	c.change(func() { remove(c.policies, key, uid, func(p *Policy) types.UID { return p.UID }) })
 }
 
 // SetClusterPolicy adds or replaces a cluster network policy. The object must not be changed afterwards.
@@ -198,11 +195,7 @@ func (c *Cluster) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 
 // DeleteClusterPolicy removes a cluster network policy.
 func (c *Cluster) DeleteClusterPolicy(name string, uid types.UID) {
-	c.change(func() {
-		if p := c.clusterPolicies[name]; p != nil && (uid == "" || p.UID == uid) {
-			delete(c.clusterPolicies, name)
-		}
-	})
+	c.change(func() { remove(c.clusterPolicies, name, uid, func(p *policy.Cluster) types.UID { return p.UID }) })
 }
 
 // SetNode adds or replaces a Node, whose addresses policies may name as peers. What a node has itself is for
@@ -211,11 +204,7 @@ func (c *Cluster) SetNode(n npc.Node) { c.change(func() { c.nodes[n.Name] = n })
 
 // DeleteNode removes a Node.
 func (c *Cluster) DeleteNode(name string, uid types.UID) {
-	c.change(func() {
-		if uid == "" || c.nodes[name].UID == uid {
-			delete(c.nodes, name)
-		}
-	})
+	c.change(func() { remove(c.nodes, name, uid, func(n npc.Node) types.UID { return n.UID }) })
 }
 
 // SetNodeAddrs replaces the addresses that a node has itself. Before that, a node has the addresses in the

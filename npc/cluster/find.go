@@ -43,11 +43,11 @@ func (v *View) Find(text string) ([]flow.End, error) {
 		}
 		return ends, nil
 	case len(p.Addrs) == 0:
-		return []flow.End{{Pod: key(p.Namespace, p.Name)}}, nil
+		return []flow.End{{Pod: p.Key()}}, nil
 	}
 	var ends []flow.End
 	for _, a := range p.Addrs {
-		ends = append(ends, flow.End{Pod: key(p.Namespace, p.Name), Addr: a})
+		ends = append(ends, flow.End{Pod: p.Key(), Addr: a})
 	}
 	return ends, nil
 }

@@ -73,7 +73,7 @@ func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
 		}
 	}
 	for _, p := range pods {
-		w.Pods[key(p.Namespace, p.Name)] = p
+		w.Pods[p.Key()] = p
 	}
 	w.indexAddrs()
 	return w
@@ -107,9 +107,7 @@ func NameAt(v *View, p policy.Peer, a netip.Addr) LearnedName {
 }
 
 // Key returns namespace/name.
-func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
-
-func key(namespace, name string) string { return npc.ObjectKey(namespace, name) }
+func (p *Policy) Key() string { return npc.ObjectKey(p.Namespace, p.Name) }
 
 // Selecting returns the policies that select a pod, in order.
 func (v *View) Selecting(p *npc.Pod) []*Policy {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -49,6 +50,18 @@ func (p Peer) HasName(name string) bool {
 
 // NamesKey returns what names a list of domain names, which are sorted.
 func NamesKey(names []string) string { return strings.Join(names, " ") }
+
+// Blocks returns the blocks among the peers of rules.
+func Blocks(rules iter.Seq[*Rule]) (out []ipblock.Block) {
+	for r := range rules {
+		for _, p := range r.Peers {
+			if p.Block != nil {
+				out = append(out, *p.Block)
+			}
+		}
+	}
+	return out
+}
 
 // peersField returns what the API calls the peers of a rule.
 func peersField(d npc.Direction) string {

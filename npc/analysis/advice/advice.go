@@ -87,7 +87,7 @@ func (q question) intended() flow.Flow {
 	f := q.Flows[0]
 	for d, e := range map[npc.Direction]*flow.End{npc.Egress: &f.From, npc.Ingress: &f.To} {
 		if pod := q.pod(d); pod != nil {
-			*e = flow.End{Pod: npc.ObjectKey(pod.Namespace, pod.Name)}
+			*e = flow.End{Pod: pod.Key()}
 		}
 	}
 	return f

@@ -111,7 +111,7 @@ func (q question) relabel(c policy.Peer, peer *npc.Pod) *trial {
 		if labels == nil {
 			return nil
 		}
-		name := npc.ObjectKey(peer.Namespace, peer.Name)
+		name := peer.Key()
 		if edits := changes(pod.Labels, labels); len(edits) > 0 {
 			words = append(words, fmt.Sprintf("label pod %s: %s", name, strings.Join(edits, " ")))
 			t.cost += podCost * len(edits)

@@ -79,7 +79,7 @@ func (x *side) possible(peerRules []*policy.Rule, asks []ask) (out []candidate, 
 				for _, at := range places {
 					if a := x.pick(at); x.has(q, a, false) {
 						out = append(out,
-							candidate{End: flow.End{Pod: q.Namespace + "/" + q.Name, Addr: a}, pod: q, bound: bound[i]})
+							candidate{End: flow.End{Pod: q.Key(), Addr: a}, pod: q, bound: bound[i]})
 					}
 				}
 			}
@@ -99,7 +99,7 @@ func (x *side) replicas(out []candidate, of *npc.Pod, places []place) []candidat
 	q := &npc.Pod{Namespace: of.Namespace, Name: x.name(len(out)), Labels: of.Labels, Ports: of.Ports,
 		Workload: of.Workload}
 	for _, at := range places {
-		out = append(out, candidate{End: flow.End{Pod: q.Namespace + "/" + q.Name, Addr: x.pick(at)}, pod: q, of: of})
+		out = append(out, candidate{End: flow.End{Pod: q.Key(), Addr: x.pick(at)}, pod: q, of: of})
 	}
 	return out
 }

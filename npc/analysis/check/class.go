@@ -87,7 +87,7 @@ func (p *Prover) podKey(q *npc.Pod) string {
 	}
 	slices.Sort(ports)
 	fmt.Fprintf(&b, "%q\n", ports)
-	if p.mentioned[q.Namespace+"/"+q.Name] {
+	if p.mentioned[q.Key()] {
 		b.WriteString("pod " + q.Name + "\n")
 	}
 	if q.Workload != nil && p.mentioned[q.Namespace+"/"+q.Workload.Name] {

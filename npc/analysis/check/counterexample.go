@@ -59,7 +59,7 @@ func (x *Counterexample) place(s *side, k candidate, name string, end *flow.End,
 	}
 	q := *k.pod
 	q.Name, q.Addrs = s.unusedName(q.Namespace, name), []netip.Addr{end.Addr}
-	end.Pod = q.Namespace + "/" + q.Name
+	end.Pod = q.Key()
 	*all, x.Pods = append(*all, &q), append(x.Pods, &q)
 	if k.of != nil {
 		x.replicas[&q] = k.of
@@ -125,11 +125,11 @@ func (c *check) why(f flow.Flow, x *Counterexample) string {
 // name names an end.
 func (x *Counterexample) name(e flow.End) string {
 	for _, q := range x.Pods {
-		if e.Pod != q.Namespace+"/"+q.Name {
+		if e.Pod != q.Key() {
 			continue
 		}
 		if of := x.replicas[q]; of != nil {
-			return "another replica of " + of.Namespace + "/" + of.Name
+			return "another replica of " + of.Key()
 		}
 		text := "a pod that could be in " + q.Namespace
 		if len(x.Namespaces) > 0 &&
@@ -171,7 +171,7 @@ func (x *Counterexample) Manifests() (string, error) {
 // comments returns what a manifest does not say of a pod.
 func (x *Counterexample) comments(q *npc.Pod) (out []string) {
 	if of := x.replicas[q]; of != nil {
-		out = append(out, "as another replica of "+of.Namespace+"/"+of.Name)
+		out = append(out, "as another replica of "+of.Key())
 	}
 	if blocks := x.blocks[q]; len(blocks) > 0 {
 		out = append(out, "with an address "+strings.Join(blocks, ", "))

@@ -182,13 +182,9 @@ func (p *Prover) invent() {
 const nameLabel = "kubernetes.io/metadata.name"
 
 // findNames finds the labels, ports and names that policies and expectations distinguish, and returns their blocks.
-func (p *Prover) findNames(expectations []expectation.Expectation) (blocks []ipblock.Block) {
+func (p *Prover) findNames(expectations []expectation.Expectation) []ipblock.Block {
+	blocks := policy.Blocks(cluster.Rules(p.view))
 	for r := range cluster.Rules(p.view) {
-		for _, peer := range r.Peers {
-			if peer.Block != nil {
-				blocks = append(blocks, *peer.Block)
-			}
-		}
 		for _, port := range r.Ports {
 			p.portNames[port.Name] = true
 		}

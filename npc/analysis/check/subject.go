@@ -191,14 +191,8 @@ func (x *side) blocks(rules []*policy.Rule) []ipblock.Block {
 }
 
 // ruleBlocks returns the blocks of the side's subject, and those of the rules whose peers the side's pods are.
-func (x *side) ruleBlocks(rules []*policy.Rule) (out []ipblock.Block) {
-	for _, r := range rules {
-		for _, peer := range r.Peers {
-			if peer.Block != nil {
-				out = append(out, *peer.Block)
-			}
-		}
-	}
+func (x *side) ruleBlocks(rules []*policy.Rule) []ipblock.Block {
+	out := policy.Blocks(slices.Values(rules))
 	for _, t := range x.subject {
 		out = append(out, t.Blocks...)
 	}

@@ -58,9 +58,9 @@ func restricted(c *cluster.View, p *npc.Pod, d npc.Direction, exempt Reason) boo
 // staleText describes the address of a pod that was reported before a restart.
 func staleText(c *cluster.View, p *npc.Pod, a netip.Addr) string {
 	text := fmt.Sprintf("%s of pod %s was reported before the pod or its node was restarted: "+
-		"the pod counts as waiting for its address", a, podName(p))
+		"the pod counts as waiting for its address", a, p.Key())
 	if owner := c.Owner(a, p.Node); owner != nil {
-		text += fmt.Sprintf(", and the address belongs to pod %s", podName(owner))
+		text += fmt.Sprintf(", and the address belongs to pod %s", owner.Key())
 	}
 	return text
 }
@@ -72,7 +72,7 @@ func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (
 	conflictingPods := c.ConflictingPods(own.Addr, own.pod)
 	for _, rival := range conflictingPods {
 		closes := c.Restricted(rival, d)
-		asked := own.Pod == podName(rival)
+		asked := own.Pod == rival.Key()
 		if !closes && !asked && (rival.Deleting || own.pod.Deleting || found.text != "") {
 			continue
 		}

@@ -16,7 +16,7 @@ type end struct {
 // String returns the end as a sentence names it.
 func (e end) String() string {
 	if e.pod != nil {
-		return podName(e.pod)
+		return e.pod.Key()
 	}
 	return e.End.String()
 }
@@ -29,5 +29,3 @@ func (e end) namespace() string {
 	namespace, _, _ := strings.Cut(e.Pod, "/")
 	return namespace
 }
-
-func podName(p *npc.Pod) string { return npc.ObjectKey(p.Namespace, p.Name) }

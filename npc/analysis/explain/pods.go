@@ -76,7 +76,7 @@ func note(c *cluster.View, p *npc.Pod) string {
 	for _, a := range p.Addrs {
 		owner := c.Owner(a, p.Node)
 		if owner != p && owner != nil {
-			return fmt.Sprintf("%s belongs to pod %s", a, podName(owner))
+			return fmt.Sprintf("%s belongs to pod %s", a, owner.Key())
 		}
 		for _, d := range npc.Directions {
 			if conflict := conflictOf(c, end{flow.End{Addr: a}, p}, d, ""); conflict.text != "" {

@@ -78,9 +78,7 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 		named:  map[flow.Service]bool{},
 		single: map[*npc.Pod]int{}}
 	w.withOthers, w.others = cluster.WithOthers(of)
-	if err := w.policies(); err != nil {
-		return nil, errors.Wrap(err, "writing down the policies")
-	}
+	w.policies()
 	w.findNamed()
 	w.services()
 	w.classes()

@@ -87,7 +87,7 @@ func (w *pods) pod(p *npc.Pod) int {
 	n, ok := w.single[p]
 	if !ok {
 		n = w.subject(p)
-		w.Subjects[n].Pod = npc.ObjectKey(p.Namespace, p.Name)
+		w.Subjects[n].Pod = p.Key()
 		w.single[p] = n
 	}
 	return n

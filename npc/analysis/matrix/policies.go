@@ -20,11 +20,8 @@ type writer struct {
 }
 
 // number returns the number of an item in a list that holds equal ones once.
-func number[T any](w *writer, list *[]T, kind string, item T) (int, error) {
-	text, err := json.Marshal(item)
-	if err != nil {
-		return 0, err
-	}
+func number[T any](w *writer, list *[]T, kind string, item T) int {
+	text, _ := json.Marshal(item) // texts and numbers, which can be written
 	key := kind + string(text)
 	n, ok := w.known[key]
 	if !ok {
@@ -32,12 +29,12 @@ func number[T any](w *writer, list *[]T, kind string, item T) (int, error) {
 		w.known[key] = n
 		*list = append(*list, item)
 	}
-	return n, nil
+	return n
 }
 
-func (w *writer) selector(s *policy.Selector) (*int, error) {
+func (w *writer) selector(s *policy.Selector) *int {
 	if s == nil {
-		return nil, nil
+		return nil
 	}
 	out := &selector{}
 	_, possible := s.Unmet(nil)
@@ -56,11 +53,11 @@ func (w *writer) selector(s *policy.Selector) (*int, error) {
 			out.Requires = append(out.Requires, requirement{r.Key(), string(r.Operator()), r.ValuesUnsorted(), text})
 		}
 	}
-	n, err := number(w, &w.Selectors, "selector", out)
-	return &n, err
+	n := number(w, &w.Selectors, "selector", out)
+	return &n
 }
 
-func (w *writer) peer(p policy.Peer) (n int, err error) {
+func (w *writer) peer(p policy.Peer) int {
 	out := peer{}
 	switch {
 	case p.Block != nil:
@@ -69,44 +66,31 @@ func (w *writer) peer(p policy.Peer) (n int, err error) {
 			out.Except = append(out.Except, e.String())
 		}
 	case p.Nodes != nil:
-		out.Nodes, err = w.selector(p.Nodes)
+		out.Nodes = w.selector(p.Nodes)
 	case p.Name != "":
 		out.Name = p.Name
 	case !p.IsUnknown():
-		if out.Namespaces, err = w.selector(p.Namespaces); err != nil {
-			return 0, err
-		}
-		if out.Namespaces == nil {
+		if out.Namespaces = w.selector(p.Namespaces); out.Namespaces == nil {
 			out.Own = p.Namespace
 		}
-		out.Pods, err = w.selector(p.Pods)
-	}
-	if err != nil {
-		return 0, err
+		out.Pods = w.selector(p.Pods)
 	}
 	return number(w, &w.Peers, "peer", out)
 }
 
-func (w *writer) rule(r policy.Rule) (out numberedRule, err error) {
+func (w *writer) rule(r policy.Rule) (out numberedRule) {
 	for _, p := range r.Peers {
-		n, err := w.peer(p)
-		if err != nil {
-			return out, err
-		}
-		out.Peers = append(out.Peers, n)
+		out.Peers = append(out.Peers, w.peer(p))
 	}
 	for _, p := range r.Ports {
-		n, err := number(w, &w.Ports, "port", port{p.Protocol, p.First, p.Last, p.Name, p.String()})
-		if err != nil {
-			return out, err
-		}
-		out.Ports = append(out.Ports, n)
+		out.Ports = append(out.Ports,
+			number(w, &w.Ports, "port", port{p.Protocol, p.First, p.Last, p.Name, p.String()}))
 	}
-	return out, nil
+	return out
 }
 
 // policies writes the policies down, and where the page finds each.
-func (w *pods) policies() error {
+func (w *pods) policies() {
 	for i, p := range w.view.Policies {
 		w.numbers[p] = i
 		out := networkPolicy{Key: p.Key()}
@@ -115,11 +99,7 @@ func (w *pods) policies() error {
 		}
 		for _, d := range npc.Directions {
 			for _, r := range p.Rules[d] {
-				written, err := w.rule(r)
-				if err != nil {
-					return err
-				}
-				out.Rules[d] = append(out.Rules[d], written)
+				out.Rules[d] = append(out.Rules[d], w.rule(r))
 			}
 		}
 		w.Policies = append(w.Policies, out)
@@ -129,18 +109,13 @@ func (w *pods) policies() error {
 		out := clusterPolicy{Name: p.Name, Tier: p.Tier.String(), Priority: p.Priority}
 		for _, d := range npc.Directions {
 			for i, r := range p.Written[d] {
-				written, err := w.clusterRule(p, i, r)
-				if err != nil {
-					return err
-				}
-				out.Rules[d] = append(out.Rules[d], written)
+				out.Rules[d] = append(out.Rules[d], w.clusterRule(p, i, r))
 			}
 		}
 		w.Cluster = append(w.Cluster, out)
 		w.addLabels(p.Pods)
 		w.addLabels(p.Namespaces)
 	}
-	return nil
 }
 
 func (w *writer) addLabels(s policy.Selector) {
@@ -149,8 +124,8 @@ func (w *writer) addLabels(s policy.Selector) {
 	}
 }
 
-func (w *writer) clusterRule(p *policy.Cluster, i int, r policy.WrittenRule) (out orderedRule, err error) {
-	out.Action = r.Action.String()
+func (w *writer) clusterRule(p *policy.Cluster, i int, r policy.WrittenRule) orderedRule {
+	out := orderedRule{numberedRule: w.rule(r.Rule), Action: r.Action.String()}
 	// Explain knows how a name, which may be any text, stands in a sentence.
 	by := explain.Decision{Tier: p.Tier.String(), Policy: p.Name, Rule: i + 1}
 	plain := by.String()
@@ -159,6 +134,5 @@ func (w *writer) clusterRule(p *policy.Cluster, i int, r policy.WrittenRule) (ou
 	if r.Invalid != nil {
 		out.Invalid = r.Invalid.Error()
 	}
-	out.numberedRule, err = w.rule(r.Rule)
-	return out, err
+	return out
 }

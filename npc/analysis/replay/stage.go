@@ -72,7 +72,7 @@ func (s *stage) pod(r flowlog.Record, e, other flowlog.End, names []string) *npc
 	}
 	p := &npc.Pod{Namespace: e.Namespace, Name: cmp.Or(e.Pod, e.Workload), Labels: e.Labels,
 		Addrs: []netip.Addr{e.Addr}}
-	if same := s.known.Pods[keyOf(p)]; same != nil {
+	if same := s.known.Pods[p.Key()]; same != nil {
 		p.Node = same.Node
 	} else if !other.IsPod() {
 		p.Node = r.Node // which records connections of its own pods

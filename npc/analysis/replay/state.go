@@ -32,18 +32,16 @@ func newState(c *cluster.Cluster) *state {
 		flows: map[int]flow.Flow{}}
 }
 
-func keyOf(p *npc.Pod) string { return npc.ObjectKey(p.Namespace, p.Name) }
-
 // hasRoom reports whether an address can be a pod's, or no pod's if it is nil.
 func (w *state) hasRoom(a netip.Addr, p *npc.Pod) bool {
 	owner, known := w.owners[a]
 	if p == nil {
 		return owner == ""
 	}
-	if known && owner != keyOf(p) {
+	if known && owner != p.Key() {
 		return false
 	}
-	same := w.pods[keyOf(p)]
+	same := w.pods[p.Key()]
 	return same == nil || same.Node == p.Node && maps.Equal(same.Labels, p.Labels)
 }
 
@@ -52,7 +50,7 @@ func (w *state) agrees(to *npc.Pod, r flowlog.Record) bool {
 	if to == nil {
 		return true
 	}
-	names, known := w.named[port{keyOf(to), r.Port}]
+	names, known := w.named[port{to.Key(), r.Port}]
 	return !known || names == joined(r.PortNames)
 }
 
@@ -62,7 +60,7 @@ func joined(names []string) string { return strings.Join(slices.Sorted(slices.Va
 func (w *state) add(i int, r flowlog.Record, from, to *npc.Pod) {
 	f := flow.Flow{From: w.end(r.From.Addr, from), To: w.end(r.To.Addr, to), Service: r.Port}
 	if to != nil {
-		w.named[port{keyOf(to), r.Port}] = joined(r.PortNames)
+		w.named[port{to.Key(), r.Port}] = joined(r.PortNames)
 	}
 	if f.From == f.To {
 		// The last connection was from a pod to itself. It can leave the pod only through a Service. The others may
@@ -72,7 +70,7 @@ func (w *state) add(i int, r flowlog.Record, from, to *npc.Pod) {
 			another := *w.pods[f.To.Pod]
 			another.Name, another.Addrs = another.Name+" (another)", nil
 			w.SetPod(another)
-			f.To = flow.End{Pod: keyOf(&another)}
+			f.To = flow.End{Pod: another.Key()}
 		}
 	}
 	w.flows[i] = f
@@ -84,7 +82,7 @@ func (w *state) end(a netip.Addr, p *npc.Pod) flow.End {
 		w.owners[a] = ""
 		return flow.End{Addr: a}
 	}
-	key := keyOf(p)
+	key := p.Key()
 	if same := w.pods[key]; same != nil {
 		same.Addrs, same.Ports = union(same.Addrs, p.Addrs), union(same.Ports, p.Ports)
 		p = same

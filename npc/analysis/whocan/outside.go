@@ -8,6 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
@@ -15,7 +16,7 @@ import (
 // policies that select the pods count, as no other policy applies to addresses outside.
 func (a *around) outside() (out []Neighbour) {
 	taken := a.takenAddrs()
-	for _, r := range ipblock.NewClasses(a.ownBlocks()).Ranges() {
+	for _, r := range ipblock.NewClasses(policy.Blocks(a.rules(a.pods, a.Direction))).Ranges() {
 		free, ok := r.Unicast(func(addr netip.Addr) bool { return !taken[addr] })
 		if !ok {
 			continue
@@ -61,18 +62,6 @@ func (n *Neighbour) add(r ipblock.Range) {
 		return
 	}
 	n.Addresses = append(n.Addresses, r)
-}
-
-// ownBlocks returns the blocks that the rules of policies name which choose the pods.
-func (a *around) ownBlocks() (all []ipblock.Block) {
-	for rule := range a.rules(a.pods, a.Direction) {
-		for _, peer := range rule.Peers {
-			if peer.Block != nil {
-				all = append(all, *peer.Block)
-			}
-		}
-	}
-	return all
 }
 
 // takenAddrs returns the addresses of pods, nodes and domain names.

@@ -20,12 +20,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// rendered is what a kustomization makes of the objects of one file.
-type rendered struct {
-	path string // of the file that has the objects
-	text []byte
-}
-
 // kustomization is a directory with a kustomization, as kustomize reads it. It refuses what would be fetched, and files
 // that are too big.
 type kustomization struct {
@@ -49,8 +43,9 @@ func hasKustomization(dir string) bool {
 	})
 }
 
-// kustomize builds the kustomization in a directory of a file system, which problems name dir.
-func kustomize(files filesys.FileSystem, root, dir string) ([]rendered, error) {
+// kustomize returns what the kustomization in a directory of a file system, which problems name dir, makes of the
+// objects of each file.
+func kustomize(files filesys.FileSystem, root, dir string) ([]File, error) {
 	k := &kustomization{FileSystem: files, dir: dir}
 	confirmed, _, err := files.CleanedAbs(root)
 	if err != nil {
@@ -64,18 +59,18 @@ func kustomize(files filesys.FileSystem, root, dir string) ([]rendered, error) {
 	case err != nil:
 		return nil, k.plain(err)
 	}
-	var all []rendered
+	var all []File
 	for _, r := range resources.Resources() {
 		path := k.originOf(r)
 		text, err := r.AsYAML()
 		if err != nil {
 			return nil, errors.Wrap(err, path)
 		}
-		i := slices.IndexFunc(all, func(f rendered) bool { return f.path == path })
+		i := slices.IndexFunc(all, func(f File) bool { return f.Path == path })
 		if i < 0 {
-			i, all = len(all), append(all, rendered{path: path})
+			i, all = len(all), append(all, File{Path: path})
 		}
-		all[i].text = append(append(all[i].text, "---\n"...), text...)
+		all[i].Text = append(append(all[i].Text, "---\n"...), text...)
 	}
 	return all, nil
 }

@@ -40,7 +40,7 @@ type Manifests struct {
 	// kustomized directories are built, and rendered is what that makes of them; nil before they are.
 	kustomized bool
 	asked      bool // whether the user asked for that
-	rendered   []rendered
+	rendered   []File
 }
 
 // OpenKustomization opens what the kustomization in a directory makes.
@@ -217,11 +217,7 @@ func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (d
 		}
 		return d.Read(parse)
 	}
-	f := parse(m.path, bytes.Clone(m.text)) // which it changes
-	if len(f.Problems) > 0 {
-		return directory.Result{Problems: f.Problems}, nil
-	}
-	return directory.Result{Files: []directory.File{{Path: m.path, Objects: f.Objects, Ignored: f.Ignored}}}, nil
+	return parseFiles([]File{{m.path, m.text}}, parse), nil
 }
 
 // build returns what the kustomization makes.
@@ -240,10 +236,7 @@ func (m *Manifests) build() (files []File, err error) {
 			return nil, err
 		}
 	}
-	for _, r := range m.rendered {
-		files = append(files, File{r.path, r.text})
-	}
-	return files, nil
+	return m.rendered, nil
 }
 
 func as[T runtime.Object](objects []runtime.Object) []T {

@@ -9,16 +9,17 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // Partition is pods and addresses by classes: two of one class get the same verdicts in each of the views that the
 // partition was made for.
 type Partition struct {
-	classes []podClass
+	classes []Class
 	omitted []string // pods that own none of their addresses
 	views   []*view
-	ends    []end
+	ends    []End // of all classes
 }
 
 // Class is pods that no policy distinguishes, or one address.
@@ -28,26 +29,21 @@ type Class struct {
 	Addr netip.Addr
 	// Ends are the ends of the first pod, which stands for all, or the address.
 	Ends []End
+
+	first int // of Ends in the partition's
 }
 
-// End is one end of a class.
+// End is one end of a class: an address of its first pod, or no address yet.
 type End struct {
 	flow.End
-	// Alone is set if its verdicts depend on the enforcing node, or on other pods.
+	// Alone is set if its verdicts have to be asked for one by one: they depend on the enforcing node, or on other pods.
 	Alone bool
+
+	namespace string // of the pods; empty for an address
 }
 
-// Classes returns the classes.
-func (p *Partition) Classes() (out []Class) {
-	for _, c := range p.classes {
-		class := Class{Pods: c.pods, Addr: c.addr}
-		for _, i := range c.ends {
-			class.Ends = append(class.Ends, End{p.ends[i].End, p.ends[i].alone})
-		}
-		out = append(out, class)
-	}
-	return out
-}
+// Classes returns the classes, which the caller may change.
+func (p *Partition) Classes() []Class { return slices.Clone(p.classes) }
 
 // Omitted returns the pods that are in no class, because they own none of their addresses.
 func (p *Partition) Omitted() []string { return p.omitted }
@@ -55,22 +51,6 @@ func (p *Partition) Omitted() []string { return p.omitted }
 // Relation evaluates the policies of a view for a service.
 func (p *Partition) Relation(s flow.Service, of int) *Relation {
 	return p.evaluate(p.views[of]).relation(s)
-}
-
-// podClass is pods that no policy distinguishes, or an address.
-type podClass struct {
-	pods []string // namespace/name, in the order that they were given in
-	addr netip.Addr
-	ends []int
-}
-
-// end is one address of the first pod of a class, which stands for all, or no address yet.
-type end struct {
-	flow.End
-	namespace string // of the pods; empty for an address
-	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the enforcing node, or on
-	// other pods.
-	alone bool
 }
 
 // NewPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the
@@ -92,23 +72,23 @@ func NewPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *Parti
 		if !ok {
 			i = len(p.classes)
 			classes[key] = i
-			p.add(podClass{}, of[0].Pods[name].Namespace, found)
+			p.add(Class{}, of[0].Pods[name].Namespace, found)
 		}
-		p.classes[i].pods = append(p.classes[i].pods, name)
+		p.classes[i].Pods = append(p.classes[i].Pods, name)
 	}
 	for _, a := range addrs {
-		p.add(podClass{addr: a}, "", []flow.End{{Addr: a}})
+		p.add(Class{Addr: a}, "", []flow.End{{Addr: a}})
 	}
 	return p
 }
 
-func (p *Partition) add(c podClass, namespace string, ends []flow.End) {
+func (p *Partition) add(c Class, namespace string, ends []flow.End) {
+	c.first = len(p.ends)
 	for _, e := range ends {
-		c.ends = append(c.ends, len(p.ends))
-		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.views[0].special[e.Addr] ||
-			p.views[0].IsNodes(e.Addr)})
+		alone := e.Addr.IsMulticast() || p.views[0].special[e.Addr] || p.views[0].IsNodes(e.Addr)
+		c.Ends = append(c.Ends, End{e, alone, namespace})
 	}
-	p.classes = append(p.classes, c)
+	p.ends, p.classes = append(p.ends, c.Ends...), append(p.classes, c)
 }
 
 // key returns what policies see of a pod in all views.
@@ -137,13 +117,8 @@ type view struct {
 
 func newView(of *cluster.View, addrs []netip.Addr) *view {
 	v := &view{View: of, labels: cluster.PodLabels(of), ports: map[string]bool{}, nodes: map[string]bool{},
-		special: map[netip.Addr]bool{}}
+		special: map[netip.Addr]bool{}, blocks: policy.Blocks(cluster.Rules(of))}
 	for r := range cluster.Rules(v.View) {
-		for _, peer := range r.Peers {
-			if peer.Block != nil {
-				v.blocks = append(v.blocks, *peer.Block)
-			}
-		}
 		for _, port := range r.Ports {
 			v.ports[port.Name] = true
 		}
@@ -191,11 +166,7 @@ func (v *view) writeKey(b *strings.Builder, p *npc.Pod, ends []flow.End) {
 		words = append(words, "unlabelled")
 	}
 	slices.Sort(words)
-	for _, port := range p.Ports {
-		if v.ports[port.Name] {
-			words = append(words, fmt.Sprintf("%s %d/%d", port.Name, port.Protocol, port.Port))
-		}
-	}
+	words = append(words, v.portWords(p)...)
 	if v.nodes[p.Node] {
 		words = append(words, "on "+p.Node)
 	}
@@ -209,4 +180,14 @@ func (v *view) writeKey(b *strings.Builder, p *npc.Pod, ends []flow.End) {
 			b.WriteString(" of " + p.Name)
 		}
 	}
+}
+
+// portWords returns what rules see of the named ports of a pod.
+func (v *view) portWords(p *npc.Pod) (words []string) {
+	for _, port := range p.Ports {
+		if v.ports[port.Name] {
+			words = append(words, fmt.Sprintf("%s %d/%d", port.Name, port.Protocol, port.Port))
+		}
+	}
+	return words
 }

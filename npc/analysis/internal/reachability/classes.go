@@ -104,7 +104,10 @@ func (s *subjects) alikeGroups() (sources, destinations [][]int) {
 			r := &Relation{evaluation: e}
 			for i := range all {
 				out[i].WriteString(strconv.Quote(r.key(e.choices[npc.Egress][i])))
-				in[i].WriteString(strconv.Quote(r.key(e.choices[npc.Ingress][i]) + s.views[w].portsKey(e.ends[i].Pod)))
+				in[i].WriteString(strconv.Quote(r.key(e.choices[npc.Ingress][i])))
+				if p := e.pod(i); p != nil {
+					fmt.Fprintf(&in[i], "%q", slices.Sorted(slices.Values(s.views[w].portWords(p))))
+				}
 			}
 			for d := range peers {
 				peers[d] = append(peers[d], e.distinctPeers(npc.Direction(d))...)
@@ -123,22 +126,6 @@ func (s *subjects) alikeGroups() (sources, destinations [][]int) {
 		return c.groups()
 	}
 	return as(out, peers[npc.Ingress]), as(in, peers[npc.Egress])
-}
-
-// portsKey returns what rules see of the named ports of a pod.
-func (v *view) portsKey(pod string) string {
-	p := v.Pods[pod]
-	if p == nil {
-		return ""
-	}
-	var words []string
-	for _, port := range p.Ports {
-		if v.ports[port.Name] {
-			words = append(words, fmt.Sprintf("\n%s %d/%d", port.Name, port.Protocol, port.Port))
-		}
-	}
-	slices.Sort(words)
-	return strings.Join(words, "")
 }
 
 // distinctPeers returns the sets of ends that the peers of rules of a direction match, each once.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
@@ -73,13 +74,7 @@ func newOutside(other []netip.Addr, of []*cluster.View) *outside {
 	}
 	var blocks []ipblock.Block
 	for _, v := range of {
-		for r := range cluster.Rules(v) {
-			for _, p := range r.Peers {
-				if p.Block != nil {
-					blocks = append(blocks, *p.Block)
-				}
-			}
-		}
+		blocks = append(blocks, policy.Blocks(cluster.Rules(v))...)
 		for _, p := range v.Pods {
 			for _, a := range p.Claims() {
 				o.taken[a], o.pods[a.Is6()] = true, true

@@ -68,8 +68,8 @@ func Effects(before, after *cluster.View, intended flow.Flow) Effect {
 
 // classOf returns the class of an end, or -1.
 func (p *Partition) classOf(e flow.End) int {
-	return slices.IndexFunc(p.classes, func(c podClass) bool {
-		return e.Pod != "" && slices.Contains(c.pods, e.Pod) || e.Pod == "" && c.addr == e.Addr
+	return slices.IndexFunc(p.classes, func(c Class) bool {
+		return e.Pod != "" && slices.Contains(c.Pods, e.Pod) || e.Pod == "" && c.Addr == e.Addr
 	})
 }
 
@@ -133,8 +133,8 @@ func (c *comparison) compare(s flow.Service, intended bool) {
 	before, after := c.before.relation(s), c.after.relation(s)
 	class := make([]int, len(c.ends))
 	for i, k := range c.classes {
-		for _, e := range k.ends {
-			class[e] = i
+		for e := range k.Ends {
+			class[k.first+e] = i
 		}
 	}
 	seen := map[[2]int]bool{}
@@ -145,7 +145,8 @@ func (c *comparison) compare(s flow.Service, intended bool) {
 			return
 		}
 		seen[pair] = true
-		was, is := before.allowed(from, to), after.allowed(from, to)
+		was, _ := before.reaches(from, to)
+		is, _ := after.reaches(from, to)
 		if was == is {
 			return
 		}
@@ -157,7 +158,7 @@ func (c *comparison) compare(s flow.Service, intended bool) {
 	differ(before.egress, after.egress, add)
 	differ(before.ingress, after.ingress, func(to, from int) { add(from, to) })
 	for i := range c.ends {
-		if c.ends[i].alone {
+		if c.ends[i].Alone {
 			for j := range c.ends {
 				add(i, j)
 				add(j, i)
@@ -186,15 +187,15 @@ func differ(before, after []endSet, found func(own, peer int)) {
 func (c *comparison) sum() (e Effect) {
 	for key, found := range c.found {
 		from, to := c.classes[key[0]], c.classes[key[1]]
-		if from.addr.IsValid() || to.addr.IsValid() {
+		if from.Addr.IsValid() || to.Addr.IsValid() {
 			if key != c.intended || found.aside {
 				e.OpensOutside, e.ClosesOutside = e.OpensOutside || found.opens, e.ClosesOutside || found.closes
 			}
 			continue
 		}
-		pairs := len(from.pods) * len(to.pods)
+		pairs := len(from.Pods) * len(to.Pods)
 		if key[0] == key[1] {
-			pairs -= len(from.pods)
+			pairs -= len(from.Pods)
 		}
 		opened := pairs
 		if key == c.intended && !found.aside {

@@ -276,17 +276,15 @@ func portsFit(rule *policy.Rule, s flow.Service, destination *npc.Pod) bool {
 	})
 }
 
-// allowed reports whether an end reaches another one that is not of the same pod.
-func (r *Relation) allowed(from, to int) bool {
-	a, b := r.ends[from], r.ends[to]
-	if a.alone || b.alone || r.Unreadable.Any() {
-		return r.explain(from, to).Allowed
+// reaches reports whether an end reaches another one that is not of the same pod, and whether that is not known because
+// something could not be read.
+func (r *Relation) reaches(from, to int) (allowed, unknown bool) {
+	if r.ends[from].Alone || r.ends[to].Alone || r.Unreadable.Any() {
+		v := r.explain(from, to)
+		return v.Allowed, v.Unknown && r.Unreadable.Any()
 	}
-	return r.egress[from].has(to) && r.ingress[to].has(from)
+	return r.egress[from].has(to) && r.ingress[to].has(from), false
 }
-
-// unknown reports whether it is not known if an end reaches another one.
-func (r *Relation) unknown(from, to int) bool { return r.explain(from, to).Unknown }
 
 // explain returns the verdict between two ends. If both are of one pod, the second is that of another pod like it.
 func (r *Relation) explain(from, to int) explain.Verdict {
@@ -316,22 +314,22 @@ const (
 
 // Reach returns whether a pod of one class reaches another pod of the same class or of another one.
 func (r *Relation) Reach(from, to int) Cell {
-	flows, allowed := 0, 0
-	for _, a := range r.classes[from].ends {
-		for _, b := range r.classes[to].ends {
-			if x, y := r.ends[a].Addr, r.ends[b].Addr; x.IsValid() && y.IsValid() && x.Is4() != y.Is4() {
+	a, b := r.classes[from], r.classes[to]
+	flows, reached := 0, 0
+	for i, x := range a.Ends {
+		for j, y := range b.Ends {
+			if x.Addr.IsValid() && y.Addr.IsValid() && x.Addr.Is4() != y.Addr.Is4() {
 				continue
 			}
-			if r.Unreadable.Any() && r.unknown(a, b) {
-				return CellUnknown
-			}
 			flows++
-			if r.allowed(a, b) {
-				allowed++
+			if allowed, unknown := r.reaches(a.first+i, b.first+j); unknown {
+				return CellUnknown
+			} else if allowed {
+				reached++
 			}
 		}
 	}
-	return Tally(flows, allowed)
+	return Tally(flows, reached)
 }
 
 // Tally returns the cell for a number of flows between the same two. Allowed is how many of them are allowed.

@@ -42,7 +42,7 @@ func sampled(v *cluster.View, ends []flow.End) *evaluation {
 		if p := v.Pods[of.Pod]; p != nil {
 			namespace = p.Namespace
 		}
-		e.ends = append(e.ends, end{End: of, namespace: namespace})
+		e.ends = append(e.ends, End{End: of, namespace: namespace})
 		e.byNamespace[namespace] = append(e.byNamespace[namespace], i)
 	}
 	return e

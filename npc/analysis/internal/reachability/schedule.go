@@ -52,7 +52,7 @@ func (e *edges) of(s *subjects, c *subjectClass, d npc.Direction) []int {
 			if p := v.Pods[own.Pod]; p != nil {
 				e.add(w, v.Applied(p, d), d, p)
 			}
-			if !own.alone {
+			if !own.Alone {
 				continue
 			}
 			for _, p := range s.claimants[w][own.Addr] {

@@ -65,7 +65,7 @@ type subjectClass struct {
 	in      [states]bool
 	// ends are those of the first member, by cluster state and family. A pod without an address yet has one of each
 	// family. An end is absent where has is not set.
-	ends [states][families]end
+	ends [states][families]End
 	has  [states][families]bool
 	// nodes is the number of a class of Nodes, from 1; 0 for pods and addresses. own are those where pods see only
 	// their own node.
@@ -76,7 +76,7 @@ type subjectClass struct {
 // alone reports whether the verdicts of a class have to be asked for one by one.
 func (c *subjectClass) alone() bool {
 	for w := range c.ends {
-		if slices.ContainsFunc(c.ends[w][:], func(e end) bool { return e.alone }) {
+		if slices.ContainsFunc(c.ends[w][:], func(e End) bool { return e.Alone }) {
 			return true
 		}
 	}
@@ -175,12 +175,12 @@ func (s *subjects) addPods(names []string, ends [states]map[string][]flow.End, n
 // addEnds adds the ends of a pod in one cluster state.
 func (c *subjectClass) addEnds(state int, v *view, p *npc.Pod, ends []flow.End) {
 	for _, e := range ends {
-		made := end{End: e, namespace: p.Namespace}
+		made := End{End: e, namespace: p.Namespace}
 		if !e.Addr.IsValid() {
-			c.ends[state], c.has[state] = [families]end{made, made}, [families]bool{true, true}
+			c.ends[state], c.has[state] = [families]End{made, made}, [families]bool{true, true}
 			continue
 		}
-		made.alone = v.special[e.Addr] || v.IsNodes(e.Addr)
+		made.Alone = v.special[e.Addr] || v.IsNodes(e.Addr)
 		f := npc.FamilyOf(e.Addr)
 		c.ends[state][f], c.has[state][f] = made, true
 	}
@@ -227,7 +227,7 @@ func (s *subjects) isFree(a netip.Addr) bool {
 
 // addAddress adds a subject that is addresses: Nodes of a number, or such outside.
 func (s *subjects) addAddress(of Subject, nodes int) {
-	e := end{End: flow.End{Addr: of.Addr}}
+	e := End{End: flow.End{Addr: of.Addr}}
 	c := subjectClass{members: []int{len(s.all)}, in: [states]bool{true, true}, nodes: nodes}
 	for w := range c.ends {
 		c.ends[w][npc.FamilyOf(of.Addr)], c.has[w][npc.FamilyOf(of.Addr)] = e, true
