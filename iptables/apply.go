@@ -29,7 +29,7 @@ func (t *Table) Apply(ctx context.Context, u Update) error {
 	if err == nil {
 		return nil
 	}
-	if unparsable(stderr) && u.hasStale() {
+	if unparsable(stderr) && slices.ContainsFunc(u.Jumps, func(j Jump) bool { return len(j.Stale) > 0 }) {
 		return t.applyAlongsideNFT(ctx, u)
 	}
 	var exit *exec.ExitError

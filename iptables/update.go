@@ -125,11 +125,6 @@ func without(rules []Rule, drop func(Rule) bool) []Rule {
 	return left
 }
 
-// hasStale reports whether the update deletes rules from foreign chains.
-func (u Update) hasStale() bool {
-	return slices.ContainsFunc(u.Jumps, func(j Jump) bool { return len(j.Stale) > 0 })
-}
-
 // String returns the update as input of iptables-restore --noflush. Equal updates have equal texts: everything without
 // an order is sorted.
 func (u Update) String() string {

@@ -53,15 +53,6 @@ func (e *Entry) Pinned() bool { return e.status&statusFixedEnd != 0 }
 // Offloaded reports whether packets of the connection may pass without meeting rules.
 func (e *Entry) Offloaded() bool { return e.status&(statusOffload|statusHardware) != 0 }
 
-// replied reports whether both ends have sent packets.
-func (e *Entry) replied() bool { return e.status&statusReplied != 0 }
-
-// expected reports whether a helper of the kernel expected the connection, such as a transfer of FTP.
-func (e *Entry) expected() bool { return e.status&statusExpected != 0 }
-
-// synSent reports whether the kernel has seen the SYN of a TCP connection and nothing else.
-func (e *Entry) synSent() bool { return e.state == stateSYNSent }
-
 // readEntry reads a connection with its names.
 //
 // The kernel looks the connection up by the reply direction, whose addresses and ports are those behind a Service;

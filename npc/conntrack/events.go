@@ -71,7 +71,7 @@ func blind(path string) error {
 }
 
 // Close ends the subscription.
-func (r *EventReader) Close() { r.subscription.close() }
+func (r *EventReader) Close() { r.subscription.conn.close() }
 
 // Lost returns how many events the kernel dropped because they were not read in time.
 func (r *EventReader) Lost() uint64 { return r.lost.Load() }
@@ -137,9 +137,9 @@ const maxBatch = 16384
 // add takes in an event.
 func (r *EventReader) add(e *Entry) {
 	switch {
-	case e.Zone != 0 || e.expected():
+	case e.Zone != 0 || e.status&statusExpected != 0:
 		// Another table's, or an expected connection of a conntrack helper, which no rule evaluates.
-	case e.Protocol == unix.IPPROTO_TCP && !e.synSent():
+	case e.Protocol == unix.IPPROTO_TCP && e.state != stateSYNSent: // more than the SYN was seen
 		r.resumed.Add(1)
 	default:
 		r.opened = append(r.opened, connection(e))

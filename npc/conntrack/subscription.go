@@ -43,9 +43,6 @@ func (c *conn) join(group, size int) error {
 	return errors.Wrapf(err, "joining netlink group %d", group)
 }
 
-// close ends the subscription.
-func (s *subscription) close() { s.conn.close() }
-
 // next returns the entry of the next event, without Name and Master, or false if there is none now. An event that cannot
 // be read is the error errMalformed, after which there may be others.
 func (s *subscription) next() (e Entry, ok bool, err error) {

@@ -185,7 +185,7 @@ func Replied(handle func(Opened)) error {
 	defer c.close()
 	err = c.list(unix.AF_UNSPEC, nil, func(attrs []byte) error {
 		var e Entry
-		if e.read(attrs); e.replied() && e.Zone == 0 {
+		if e.read(attrs); e.status&statusReplied != 0 && e.Zone == 0 {
 			handle(connection(&e))
 		}
 		return nil

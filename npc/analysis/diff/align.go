@@ -15,16 +15,10 @@ type workloadKey struct {
 	npc.Workload
 }
 
-// align returns both cluster states with the same pods for each workload that one state has as a template, and the
-// other as pods. In the state of the template, these pods have the labels and ports of the template. They keep what
-// distinguishes one pod of the workload from another.
-func align(before, after *cluster.Cluster) (*cluster.Cluster, *cluster.Cluster) {
-	was, is := before.View(), after.View()
-	return aligned(before, was, is), aligned(after, is, was)
-}
-
-// aligned returns a cluster state where the pods of the other state replace its templates.
-func aligned(c *cluster.Cluster, own, other *cluster.View) *cluster.Cluster {
+// align returns a cluster state with the pods of the other one for each workload that it has as a template, and the other
+// as pods. They have the labels and ports of the template, and keep what distinguishes one pod of the workload from
+// another.
+func align(c *cluster.Cluster, own, other *cluster.View) *cluster.Cluster {
 	templates := map[workloadKey]*npc.Pod{}
 	for _, p := range own.Pods {
 		if p.StandsForWorkload() {

@@ -57,7 +57,8 @@ type states [2]*cluster.View
 
 // Compare compares two cluster states. It changes neither.
 func Compare(before, after *cluster.Cluster, o Options) *Result {
-	before, after = align(before, after)
+	was, is := before.View(), after.View()
+	before, after = align(before, was, is), align(after, is, was)
 	if domains := reachability.Domains(nil, nil, before.View(), after.View()); domains != nil {
 		before, after = before.Clone(), after.Clone()
 		before.SetLearned(domains)

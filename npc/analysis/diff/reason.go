@@ -76,7 +76,7 @@ func (s *Side) explain(g *Group, of *group) {
 	from, to := s.pair(of)
 	from, to = s.otherNode(from, to), s.otherNode(to, from)
 	g.Example = Example{From: s.endText(from), To: s.endText(to), Port: of.ports.example(s.declared(to)),
-		Only: of.pods+of.outside == 1 && of.ports.isOne()}
+		Only: of.pods+of.outside == 1 && len(of.ports) == 1 && of.ports[0].First == of.ports[0].Last}
 	for _, is4 := range []bool{true, false} {
 		was, inFirst := s.verdict(0, from, to, g.Example.Port, is4)
 		is, inSecond := s.verdict(1, from, to, g.Example.Port, is4)
@@ -100,9 +100,6 @@ func (s *Side) explain(g *Group, of *group) {
 		return
 	}
 }
-
-// isOne reports whether the ports are a single one.
-func (p Ports) isOne() bool { return len(p) == 1 && p[0].First == p[0].Last }
 
 // pair returns two subjects of a group, or one that stands for a workload twice. At most one of them is addresses.
 func (s *Side) pair(of *group) (from, to *reachability.Subject) {

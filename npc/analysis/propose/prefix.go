@@ -24,17 +24,13 @@ func group(seen, avoid []netip.Addr, limit int) (blocks []block) {
 	seen = slices.SortedFunc(slices.Values(seen), netip.Addr.Compare)
 	seen = slices.Compact(seen)
 	avoid = slices.DeleteFunc(slices.SortedFunc(slices.Values(avoid), netip.Addr.Compare), func(a netip.Addr) bool {
-		return contains(seen, a)
+		_, was := slices.BinarySearchFunc(seen, a, netip.Addr.Compare)
+		return was
 	})
 	for _, p := range grow(seen, avoid, limit).selected(limit) {
 		blocks = append(blocks, block{p, excepts(p, seen, avoid)})
 	}
 	return blocks
-}
-
-func contains(sorted []netip.Addr, a netip.Addr) bool {
-	_, found := slices.BinarySearchFunc(sorted, a, netip.Addr.Compare)
-	return found
 }
 
 // within returns those of sorted addresses that are in a range.

@@ -22,8 +22,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 			iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		drop.ordered = true
 		for _, r := range b.Reports(d) {
-			drop.rules[r.Match] = &rule{match: r.Match, target: r.Target, about: r.Comment, order: r.Order,
-				reports: true}
+			drop.rules[r.Match] = &rule{match: r.Match, reports: true,
+				ChainRule: ChainRule{Target: r.Target, About: r.Comment, Order: r.Order}}
 		}
 	}
 	return roots

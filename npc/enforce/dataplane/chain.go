@@ -73,7 +73,7 @@ func (c *Chain) SetRules(rules map[string]ChainRule) {
 	}
 	c.rules = make(map[string]*rule, len(rules))
 	for match, r := range rules {
-		c.rules[match] = newRule(match, r)
+		c.rules[match] = &rule{match: match, ChainRule: r}
 	}
 	c.Touch()
 }
@@ -82,11 +82,11 @@ func (c *Chain) SetRules(rules map[string]ChainRule) {
 func (c *Chain) Own(o *Owner, match string, number int) {
 	r := c.rules[match]
 	if r == nil {
-		r = &rule{match: match, owners: map[*Owner]int{}}
+		r = &rule{match: match, ChainRule: ChainRule{Owners: map[*Owner]int{}}}
 		c.rules[match] = r
 	}
-	if _, ok := r.owners[o]; !ok {
-		r.owners[o] = number
+	if _, ok := r.Owners[o]; !ok {
+		r.Owners[o] = number
 	}
 	c.accountFor(r)
 	c.Touch()
@@ -98,7 +98,7 @@ func (c *Chain) Disown(o *Owner, match string) {
 	if r == nil {
 		return // the policy has the rule twice
 	}
-	if delete(r.owners, o); len(r.owners) == 0 {
+	if delete(r.Owners, o); len(r.Owners) == 0 {
 		delete(c.rules, match)
 	}
 	c.Touch()
@@ -129,15 +129,15 @@ func (c *Chain) desired() iptables.Chain {
 
 // render returns a rule as iptables takes it.
 func (c *Chain) render(r *rule) iptables.Rule {
-	target := r.target
+	target := r.Target
 	if target == "" {
 		target = c.target
 	}
-	out := iptables.Rule{Match: c.chains.family.aliases.Match(r.match), Target: target, Comment: r.comment(), Order: r.order}
-	if r.closed != "" {
-		closed := iptables.Rule{Target: r.closed, Comment: out.Comment + ": refused by the kernel", Order: r.order}
+	out := iptables.Rule{Match: c.chains.family.aliases.Match(r.match), Target: target, Comment: r.comment(), Order: r.Order}
+	if r.Closed != "" {
+		closed := iptables.Rule{Target: r.Closed, Comment: out.Comment + ": refused by the kernel", Order: r.Order}
 		all := closed
-		closed.Match, closed.Instead = c.chains.family.aliases.Match(r.closedMatch), &all
+		closed.Match, closed.Instead = c.chains.family.aliases.Match(r.ClosedMatch), &all
 		out.Instead = &closed
 	}
 	return out
@@ -151,9 +151,9 @@ func (c *Chain) accepted(r *rule) (rendered iptables.Rule, ok bool) {
 	switch {
 	case f.rejection(r) == "":
 		return rendered, true
-	case r.closed == "":
+	case r.Closed == "":
 		return iptables.Rule{}, false
-	case f.rejected.By(r.closedMatch) == "":
+	case f.rejected.By(r.ClosedMatch) == "":
 		return *rendered.Instead, true
 	}
 	return *rendered.Instead.Instead, true

@@ -32,7 +32,7 @@ func (f *family) change() uint64 {
 // rejection returns why a rule is left out, itself or for a set that it refers to; empty if it is not.
 func (f *family) rejection(r *rule) string {
 	why := cmp.Or(r.rejected, f.rejected.By(r.match))
-	if why == "" && r.closed != "" {
+	if why == "" && r.Closed != "" {
 		return f.incomplete.By(r.match) // who is not in the list would not be denied
 	}
 	return why

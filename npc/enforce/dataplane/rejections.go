@@ -46,7 +46,7 @@ func (x *rejections) rejectRules(reasons map[string]string) (others []string) {
 	}
 	found, counts := map[string]bool{}, map[*Owner]int{}
 	for c, r := range x.chains.rules() {
-		if len(r.owners) == 0 && !r.reports {
+		if len(r.Owners) == 0 && !r.reports {
 			continue
 		}
 		if id := c.render(r).ID(); r.rejected == "" && reasons[id] != "" {
@@ -54,7 +54,7 @@ func (x *rejections) rejectRules(reasons map[string]string) (others []string) {
 			c.Touch()
 		}
 		if r.rejected != "" {
-			for o := range r.owners {
+			for o := range r.Owners {
 				counts[o]++
 			}
 		}
@@ -75,10 +75,10 @@ func (x *rejections) rejectAll(counts map[*Owner]int) {
 		return
 	}
 	for c, r := range x.chains.rules() {
-		if len(r.owners) == 0 || r.rejected != "" {
+		if len(r.Owners) == 0 || r.rejected != "" {
 			continue
 		}
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.owners)), func(o *Owner) bool { return counts[o] == 0 }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.Owners)), func(o *Owner) bool { return counts[o] == 0 }) {
 			c.Touch() // the rule goes, if it is there
 			r.rejected = fmt.Sprintf("more than %d rules of the policy are refused: all are left out", maxRejected)
 		}
@@ -115,7 +115,7 @@ func (x *rejections) policies() iter.Seq2[*Owner, string] {
 			if why == "" {
 				continue
 			}
-			for o := range r.owners {
+			for o := range r.Owners {
 				if !yield(o, why) {
 					return
 				}

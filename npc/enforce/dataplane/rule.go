@@ -28,57 +28,44 @@ func (o *Owner) String() string {
 
 // ChainRule is a rule of a chain of the dispatch tree, or of a list of cluster network policies.
 type ChainRule struct {
+	// Target is the rule's own; empty for the chain's.
 	Target string
-	// About describes for humans what the rule is for.
+	// About describes for humans what the rule is for; empty if its owners do.
 	About string
-	// Order sorts the rules of a chain.
+	// Order sorts the rules, where that saves time or the chain is an ordered one.
 	Order int
-	// Owners are the policies that the rule is of -> its number there, from 1; nil for a rule of the dispatch.
+	// Owners are the policies that ask for the rule -> its number there, from 1; nil for a rule of the dispatch.
 	Owners map[*Owner]int
 	// Closed is the target of the rule that replaces this one if the kernel rejects it; empty if it is left out.
 	// ClosedMatch is the match of that rule.
 	Closed, ClosedMatch string
 }
 
-// rule is a rule of a chain with its owners.
+// rule is a rule of a chain as the chain keeps it.
 type rule struct {
 	match string
-	// target is the rule's own; empty for the chain's.
-	target string
-	// about describes for humans what the rule is for, if no policy owns it.
-	about string
-	// order sorts the rules, where that saves time or the chain is an ordered one.
-	order int
+	ChainRule
 	// reports is set if the rule only reports: it leads nowhere and can be left out.
 	reports bool
-	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
-	owners map[*Owner]int
-	// closed is the target of what takes the rule's place if the kernel rejects it, and closedMatch its match.
-	closed, closedMatch string
 	// rejected is why the kernel did not take the rule.
 	rejected string
 }
 
 // comment names the policies that a rule is there for.
 func (r *rule) comment() string {
-	if r.about != "" {
-		return r.about
+	if r.About != "" {
+		return r.About
 	}
-	names := make([]string, 0, len(r.owners))
-	for o, n := range r.owners {
+	names := make([]string, 0, len(r.Owners))
+	for o, n := range r.Owners {
 		names = append(names, fmt.Sprintf("%s rule %d", o, n))
 	}
 	slices.Sort(names)
 	return naming.Few(names)
 }
 
-func newRule(match string, r ChainRule) *rule {
-	return &rule{match: match, target: r.Target, about: r.About, order: r.Order, owners: r.Owners, closed: r.Closed,
-		closedMatch: r.ClosedMatch}
-}
-
 // same reports whether a rule is as it is to be.
 func (r *rule) same(want ChainRule) bool {
-	return r.target == want.Target && r.order == want.Order &&
-		(want.Owners == nil || maps.Equal(r.owners, want.Owners) && r.about == want.About)
+	return r.Target == want.Target && r.Order == want.Order &&
+		(want.Owners == nil || maps.Equal(r.Owners, want.Owners) && r.About == want.About)
 }

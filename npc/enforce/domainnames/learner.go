@@ -110,7 +110,7 @@ func Open(c Config) (*Learner, error) {
 func newLearner(c Config, s sets) *Learner {
 	return &Learner{Config: c, sets: s, streams: newStreams(), index: newIndex(nil),
 		formers: newFormers(nil, index{}, index{}), waiting: waiting{byAddr: map[netip.Addr][]fact{}},
-		failing: map[string]int{}, retryFor: retryFor, past: newPastSets(s, c.Names),
+		failing: map[string]int{}, retryFor: retryFor, past: pastSets{sets: s, names: c.Names, unkept: map[element]string{}},
 		wake: func() {}, err: errors.New("the queue of DNS answers is not read yet")}
 }
 
@@ -227,7 +227,7 @@ func (l *Learner) renewal() (ops []ipset.Op) {
 
 // Everywhere returns the elements that a set of Config.Alive has while the queue is read.
 func Everywhere(f npc.Family) (out []ipset.Element) {
-	for _, half := range ipblock.All(f == npc.IPv6) {
+	for _, half := range ipblock.All(f) {
 		out = append(out, ipset.Element{Entry: ipset.Net(half)})
 	}
 	return out

@@ -66,7 +66,7 @@ func (n *Names) takeOver(lists []List, pods map[netip.Addr][]string) map[string]
 	var added []List
 	for _, l := range lists {
 		if next[l.Key] = n.remembered[l.Key]; next[l.Key] == nil {
-			next[l.Key] = newRemembered()
+			next[l.Key] = &remembered{until: map[netip.Addr]map[string]time.Time{}}
 			added = append(added, l)
 		}
 	}

@@ -24,10 +24,6 @@ type pastSets struct {
 	retry     time.Time // when what was refused is tried again
 }
 
-func newPastSets(s sets, n *Names) pastSets {
-	return pastSets{sets: s, names: n, unkept: map[element]string{}}
-}
-
 // remember remembers facts that the sets took, if the lists are those of a generation; it reports whether they are.
 func (m *pastSets) remember(facts []fact, generation uint64) bool {
 	forgotten, current := m.names.remember(facts, generation)

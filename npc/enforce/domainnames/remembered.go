@@ -21,8 +21,6 @@ type remembered struct {
 	read  bool                                // what the kernel had is among it
 }
 
-func newRemembered() *remembered { return &remembered{until: map[netip.Addr]map[string]time.Time{}} }
-
 // add records that a name has an address, at least until what is known already. It returns addresses that are forgotten
 // for that.
 func (r *remembered) add(a netip.Addr, name string, until time.Time) (forgotten []netip.Addr) {

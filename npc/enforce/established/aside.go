@@ -22,11 +22,6 @@ type aside struct {
 	arrived map[netip.Addr]int
 }
 
-func newAside() aside {
-	return aside{waiting: map[string][]conntrack.Entry{}, found: map[string]uint64{},
-		related: map[string][]conntrack.Entry{}, arrived: map[netip.Addr]int{}}
-}
-
 // begin records that a look begins, about addresses that became known.
 func (x *aside) begin(arrived map[netip.Addr]int) {
 	x.look++

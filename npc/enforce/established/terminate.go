@@ -74,7 +74,8 @@ type Worker struct {
 
 // newTerminator returns a Worker that has ended nothing.
 func newTerminator(c Config) *Worker {
-	w := &Worker{Config: c, asked: make(chan struct{}, 1), aside: newAside()}
+	w := &Worker{Config: c, asked: make(chan struct{}, 1), aside: aside{waiting: map[string][]conntrack.Entry{},
+		found: map[string]uint64{}, related: map[string][]conntrack.Entry{}, arrived: map[netip.Addr]int{}}}
 	w.late.noted = make(chan struct{}, 1)
 	if c.EndLate == nil {
 		w.late.rules = written

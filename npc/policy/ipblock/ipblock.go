@@ -18,6 +18,8 @@ import (
 	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/net"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Block is a range of addresses, less the ranges excepted from it.
@@ -296,12 +298,11 @@ func Halves(p netip.Prefix) []netip.Prefix {
 	return []netip.Prefix{low, high}
 }
 
-// All returns all IPv4 addresses, or all IPv6 ones, as a hash:net set takes them.
-func All(is6 bool) []netip.Prefix {
-	if is6 {
-		return Halves(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
-	}
-	return Halves(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+// All returns all addresses of a family, as a hash:net set takes them.
+func All(f npc.Family) []netip.Prefix {
+	return Halves([...]netip.Prefix{
+		npc.IPv4: netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		npc.IPv6: netip.PrefixFrom(netip.IPv6Unspecified(), 0)}[f])
 }
 
 // Split returns both halves of a prefix that is not a single address.

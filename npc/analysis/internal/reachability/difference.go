@@ -52,7 +52,7 @@ func Compare(before, after *cluster.View) *Differences {
 		columns = append(columns, group[0])
 		d.Columns = append(d.Columns, s.members(group))
 	}
-	t := newTimelines()
+	t := &timelines{steps: make([]step, 1), known: map[step]uint32{}}
 	services := (&Partition{views: s.views[:]}).Services()
 	lines := map[[sha256.Size]byte]int{}
 	at := 0

@@ -30,8 +30,6 @@ type step struct {
 	differs uint8
 }
 
-func newTimelines() *timelines { return &timelines{steps: make([]step, 1), known: map[step]uint32{}} }
-
 // next returns the timeline that goes on so.
 func (t *timelines) next(from uint32, service int, differs uint8) uint32 {
 	s := step{from, int32(service), differs}

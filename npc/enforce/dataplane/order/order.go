@@ -109,16 +109,16 @@ func Of[T any](changes []*SetChange[T], k func() Kernel[T]) (Plan[T], bool) {
 type planner[T any] struct {
 	kernel Kernel[T]
 	// passing are the addresses that a Pass rule of the Admin tier gains or loses.
-	passing map[netip.Addr]struct{}
+	passing set[netip.Addr]
 	// gains and loses are the entries of local pods that are added to an Admin list or leave one, tail those whose tail
 	// changes, and listed those that other lists of a tier evaluate.
-	gains, loses, tail, listed [len(npc.Directions)]map[ipset.Entry]struct{}
+	gains, loses, tail, listed [len(npc.Directions)]set[ipset.Entry]
 	// revoked are the entries of local pods that leave an Admin list because their addresses changed hands.
-	revoked [len(npc.Directions)]map[ipset.Entry]struct{}
+	revoked [len(npc.Directions)]set[ipset.Entry]
 	// peers are the addresses that change as peers.
-	peers map[netip.Addr]struct{}
+	peers set[netip.Addr]
 	// targets are the addresses of local pods that NetworkPolicies begin or cease to be for.
-	targets map[netip.Addr]struct{}
+	targets set[netip.Addr]
 	// noNode are the entries of local pods that are taken from a tail or an Admin list, and so must not reach their node
 	// -> whether the plan puts them into one again.
 	noNode map[ipset.Entry]bool
@@ -129,12 +129,19 @@ type planner[T any] struct {
 	accept, undeny, openAdmin, openTail, openNode []Op[T]
 }
 
-// record puts a key into a map, which it makes if need be.
-func record[K comparable](in *map[K]struct{}, key K) {
-	if *in == nil {
-		*in = map[K]struct{}{}
+// set is a set; nil is an empty one.
+type set[K comparable] map[K]struct{}
+
+func (s *set[K]) add(key K) {
+	if *s == nil {
+		*s = set[K]{}
 	}
-	(*in)[key] = struct{}{}
+	(*s)[key] = struct{}{}
+}
+
+func (s set[K]) has(key K) bool {
+	_, is := s[key]
+	return is
 }
 
 // appendOp appends an operation, if it has entries.
@@ -149,24 +156,24 @@ func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry
 func (o *planner[T]) look(c *SetChange[T]) {
 	if d := c.Direction; c.Evaluation == adminList {
 		for _, e := range c.Add {
-			record(&o.gains[d], e)
+			o.gains[d].add(e)
 		}
 		for _, e := range slices.Concat(c.Remove, c.Flushed) {
-			record(&o.loses[d], e)
+			o.loses[d].add(e)
 		}
 		for _, e := range c.Stale {
-			record(&o.revoked[d], e)
+			o.revoked[d].add(e)
 		}
 	}
 	for _, e := range slices.Concat(c.Add, c.Remove, c.Stale, c.Flushed) {
 		switch d := c.Direction; c.Evaluation {
 		case adminList:
-			record(&o.listed[d], e)
+			o.listed[d].add(e)
 		case BaselineList:
-			record(&o.tail[d], e)
-			record(&o.listed[d], e)
+			o.tail[d].add(e)
+			o.listed[d].add(e)
 		case Tail:
-			record(&o.tail[d], e)
+			o.tail[d].add(e)
 		default:
 			o.lookAtPeer(c, e)
 		}
@@ -175,49 +182,40 @@ func (o *planner[T]) look(c *SetChange[T]) {
 
 func (o *planner[T]) lookAtPeer(c *SetChange[T], e ipset.Entry) {
 	if c.Role.Target {
-		record(&o.targets, e.Prefix.Addr())
+		o.targets.add(e.Prefix.Addr())
 	}
 	if len(c.Flushed) > 0 || !c.Peers {
 		return
 	}
 	if e.Set != "" { // the pods of a namespace
 		for member := range o.kernel.Members(e.Set) {
-			record(&o.peers, member.Prefix.Addr())
+			o.peers.add(member.Prefix.Addr())
 		}
 		return
 	}
 	a := e.Prefix.Addr()
-	record(&o.peers, a)
+	o.peers.add(a)
 	if c.Role.Cluster && c.Role.Effect() == policy.Pass {
-		record(&o.passing, a)
+		o.passing.add(a)
 	}
 }
 
 // mixed reports whether a local pod's lists change while other addresses change as peers.
 func (o *planner[T]) mixed(d npc.Direction, e ipset.Entry) bool {
-	if _, changes := o.listed[d][e]; !changes {
-		return false
-	}
 	others := len(o.peers)
-	if _, own := o.peers[e.Prefix.Addr()]; own {
+	if o.peers.has(e.Prefix.Addr()) {
 		others--
 	}
-	return others > 0
+	return o.listed[d].has(e) && others > 0
 }
 
 // isRevoked reports whether an address leaves the Admin list of its former pod. That of its new pod comes later, so it
 // must not be in a tail until then, even if both pods have the same.
-func (o *planner[T]) isRevoked(d npc.Direction, e ipset.Entry) bool {
-	_, is := o.revoked[d][e]
-	return is
-}
+func (o *planner[T]) isRevoked(d npc.Direction, e ipset.Entry) bool { return o.revoked[d].has(e) }
 
 // closed reports whether a local pod is taken from its tail while the rest changes.
 func (o *planner[T]) closed(d npc.Direction, e ipset.Entry) bool {
-	_, gains := o.gains[d][e]
-	_, loses := o.loses[d][e]
-	_, tail := o.tail[d][e]
-	_, target := o.targets[e.Prefix.Addr()]
+	gains, loses, target := o.gains[d].has(e), o.loses[d].has(e), o.targets.has(e.Prefix.Addr())
 	unwritten := o.unwritten(d, e)
 	switch {
 	case o.isRevoked(d, e), o.mixed(d, e):
@@ -225,21 +223,17 @@ func (o *planner[T]) closed(d npc.Direction, e ipset.Entry) bool {
 	case gains != loses && !target && !unwritten:
 		return false
 	}
-	return (tail || target) && (gains || loses || unwritten)
+	return (o.tail[d].has(e) || target) && (gains || loses || unwritten)
 }
 
 // enters reports whether a local pod goes to its tail only after the Admin list that it gets evaluates it.
 func (o *planner[T]) enters(d npc.Direction, e ipset.Entry) bool {
-	_, gains := o.gains[d][e]
-	return gains && !o.closed(d, e)
+	return o.gains[d].has(e) && !o.closed(d, e)
 }
 
 // leaves reports whether a local pod loses its Admin list once it is in its tail.
 func (o *planner[T]) leaves(d npc.Direction, e ipset.Entry) bool {
-	_, gains := o.gains[d][e]
-	_, loses := o.loses[d][e]
-	_, tail := o.tail[d][e]
-	return tail && loses && !gains && !o.closed(d, e)
+	return o.tail[d].has(e) && o.loses[d].has(e) && !o.gains[d].has(e) && !o.closed(d, e)
 }
 
 // unwritten reports whether the Admin policies that a local pod was given do not evaluate it yet: an earlier
@@ -274,7 +268,7 @@ func (o *planner[T]) divide(c *SetChange[T]) {
 	closed := func(e ipset.Entry) bool { return o.closed(c.Direction, e) }
 	mixed := func(e ipset.Entry) bool { return o.mixed(c.Direction, e) }
 	revoked := func(e ipset.Entry) bool { return o.isRevoked(c.Direction, e) }
-	passing := func(e ipset.Entry) bool { _, is := o.passing[e.Prefix.Addr()]; return is }
+	passing := func(e ipset.Entry) bool { return o.passing.has(e.Prefix.Addr()) }
 	leaves := func(e ipset.Entry) bool { return o.leaves(c.Direction, e) }
 	enters := func(e ipset.Entry) bool { return o.enters(c.Direction, e) }
 	switch {

@@ -1,8 +1,6 @@
 package failclosed
 
 import (
-	"net/netip"
-
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
@@ -22,13 +20,13 @@ func (b *broadcast) drop(why string) {
 		return
 	}
 	b.why = why
-	for f, all := range [...]string{"0.0.0.0/0", "::/0"} {
+	for f, s := range b.sets {
 		want := map[ipset.Entry]ipset.Attr{}
-		for _, p := range ipblock.Halves(netip.MustParsePrefix(all)) {
+		for _, p := range ipblock.All(npc.Family(f)) {
 			if why != "" {
 				want[ipset.Net(p)] = ipset.Attr{Comment: iptables.Comment(why)}
 			}
 		}
-		b.sets[f].Replace(want)
+		s.Replace(want)
 	}
 }

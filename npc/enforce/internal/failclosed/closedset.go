@@ -1,13 +1,31 @@
 package failclosed
 
 import (
+	"iter"
+	"net/netip"
+
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // entries are entries of a family's set -> the comment. The zero entries are empty.
 type entries map[ipset.Entry]string
+
+// halves yields prefixes as sets of type hash:net take them, with their families.
+func halves(prefixes ...netip.Prefix) iter.Seq2[npc.Family, ipset.Entry] {
+	return func(yield func(npc.Family, ipset.Entry) bool) {
+		for _, p := range prefixes {
+			for _, half := range ipblock.Halves(p) {
+				if !yield(npc.FamilyOf(p.Addr()), ipset.Net(half)) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // closedSet is a set of addresses that are dropped. Known pods of other nodes are in it as exceptions.
 type closedSet struct {

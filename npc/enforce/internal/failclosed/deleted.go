@@ -31,10 +31,6 @@ type deletedPod struct {
 	until    time.Time
 }
 
-func newDeletedPods(node string, x *index.Index) deletedPods {
-	return deletedPods{node: node, index: x, pods: map[netip.Addr]deletedPod{}}
-}
-
 // put records an address of a deleted pod, if a policy isolated the pod.
 func (v *deletedPods) put(a netip.Addr, pod string, isolated [len(npc.Directions)]bool, now time.Time) {
 	if isolated != [len(npc.Directions)]bool{} {

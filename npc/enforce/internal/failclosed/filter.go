@@ -11,7 +11,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
-	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // Facts are the inputs of the filter that other packages know.
@@ -63,8 +62,9 @@ type Filter struct {
 // New returns a filter that drops nothing yet.
 func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.Index) *Filter {
 	g := &Filter{mode: c.FailClosed, stale: true, tables: tables, index: x, Ranges: newRanges(c, tables),
-		deletedPods: newDeletedPods(c.NodeName, x), isolated: map[*index.Pod][len(npc.Directions)]bool{},
-		waiting: [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}}}
+		isolated:    map[*index.Pod][len(npc.Directions)]bool{},
+		waiting:     [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}},
+		deletedPods: deletedPods{node: c.NodeName, index: x, pods: map[netip.Addr]deletedPod{}}}
 	for f, t := range tables {
 		g.broadcast.sets[f] = t.Sets.AddFixed(naming.Broadcast, ipset.HashNet,
 			"every address while broadcast is dropped")
@@ -108,7 +108,7 @@ func (g *Filter) Memberships(p *index.Pod, out []index.Membership) []index.Membe
 // Follow records whether a pod waits for an address, and the directions that it is isolated in.
 func (g *Filter) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
 	if isolated != g.isolated[p] || !p.Local() {
-		g.stale = g.stale || g.unlisted.of(p)
+		g.stale = g.stale || len(g.unlisted.byPod[p.UID]) > 0
 		delete(g.isolated, p)
 	}
 	if p.Local() && isolated != [len(npc.Directions)]bool{} {
@@ -161,7 +161,7 @@ func (g *Filter) Transfer(t index.Transfer) {
 	for _, pods := range g.waiting {
 		closed = closed || len(pods) > 0 // one of them may wait for this address
 	}
-	g.stale = g.stale || closed || g.unlisted.has(t.Addr)
+	g.stale = g.stale || closed || g.unlisted.pods[t.Addr] != ""
 }
 
 // Recall finds, once, the isolated pods of a family that were deleted before weave-npc started: those whose addresses
@@ -242,19 +242,12 @@ func (g *Filter) Update(f Facts) {
 }
 
 // unknown returns the entries that are closed in a direction, by family.
-func (g *Filter) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entries) {
-	put := func(e ipset.Entry, why string) {
-		family := npc.FamilyOf(e.Prefix.Addr())
-		if want[family] == nil {
-			want[family] = entries{}
-		}
-		want[family][e] = why
-	}
+func (g *Filter) unknown(d npc.Direction, f Facts) [len(npc.Families)]entries {
+	want := [len(npc.Families)]entries{{}, {}}
+	put := func(e ipset.Entry, why string) { want[npc.FamilyOf(e.Prefix.Addr())][e] = why }
 	if why := g.closedBy(d, f); why != "" {
-		for _, r := range g.Ranges.scope().prefixes() {
-			for _, p := range ipblock.Halves(r) {
-				put(ipset.Net(p), why)
-			}
+		for family, e := range halves(g.Ranges.scope().prefixes()...) {
+			want[family][e] = why
 		}
 	}
 	if g.mode == enforce.FailClosedNever {

@@ -9,7 +9,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
-	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // Ranges knows where the addresses of this node's pods are, and keeps the sets of these ranges in the kernel.
@@ -67,23 +66,21 @@ func (r *Ranges) Set(ranges []netip.Prefix) (changed bool) {
 
 func (r *Ranges) set(ranges []netip.Prefix) {
 	want := [len(npc.Families)]map[ipset.Entry]ipset.Attr{{}, {}}
-	put := func(prefix netip.Prefix, why string) {
-		for _, p := range ipblock.Halves(prefix) {
-			want[npc.FamilyOf(prefix.Addr())][ipset.Net(p)] = ipset.Attr{Comment: why}
+	put := func(why string, prefixes ...netip.Prefix) {
+		for f, e := range halves(prefixes...) {
+			want[f][e] = ipset.Attr{Comment: why}
 		}
 	}
 	r.ranges = nil
 	for _, prefix := range ranges {
 		r.ranges = append(r.ranges, prefix.Masked())
-		put(prefix.Masked(), "the node's pods")
 	}
+	put("the node's pods", r.ranges...)
 	if r.podInterface == "" && len(ranges) > 0 {
-		put(linkLocal, "pods on a bridge")
+		put("pods on a bridge", linkLocal)
 	}
-	if r.podInterface == "" {
-		for _, prefix := range toEverybody() {
-			put(prefix, "all pods on a bridge")
-		}
+	if r.podInterface == "" { // these reach every pod of a bridge, whatever its network is
+		put("all pods on a bridge", netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("0.0.0.0/32"))
 	}
 	for f, s := range r.sets {
 		s.Replace(want[f])
@@ -105,15 +102,12 @@ func (r *Ranges) SetUplinks(uplink bool, behind, here []netip.Prefix) {
 				"what is behind uplinks of the pods' bridge")
 		}
 	}
-	put := func(prefixes []netip.Prefix, a ipset.Attr) {
-		for _, p := range prefixes {
-			for _, h := range ipblock.Halves(p) {
-				want[npc.FamilyOf(p.Addr())][ipset.Net(h)] = a
-			}
-		}
+	for f, e := range halves(here...) {
+		want[f][e] = ipset.Attr{NoMatch: true, Comment: "on the bridge"}
 	}
-	put(here, ipset.Attr{NoMatch: true, Comment: "on the bridge"})
-	put(behind, ipset.Attr{Comment: "behind an uplink"})
+	for f, e := range halves(behind...) {
+		want[f][e] = ipset.Attr{Comment: "behind an uplink"}
+	}
 	for f, s := range r.behind {
 		s.Replace(want[f])
 	}
@@ -121,8 +115,3 @@ func (r *Ranges) SetUplinks(uplink bool, behind, here []netip.Prefix) {
 
 // linkLocal are the addresses that belong to no known pod and reach every pod of a bridge.
 var linkLocal = netip.MustParsePrefix("fe80::/10")
-
-// toEverybody returns the addresses that reach every pod of a bridge, whatever its network is.
-func toEverybody() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("0.0.0.0/32")}
-}

@@ -19,7 +19,7 @@ type aliveSet struct {
 // one is made full: a kernel that lacks it dropped nothing for its sake before.
 func addUnattended(t *dataplane.Table) (alive aliveSet, unattended *dataplane.Set) {
 	var elements []ipset.Element
-	for _, p := range ipblock.All(t.Family == npc.IPv6) {
+	for _, p := range ipblock.All(t.Family) {
 		elements = append(elements, ipset.Element{Entry: ipset.Net(p), Attr: ipset.Attr{Comment: "weave-npc is running"}})
 	}
 	of := ipset.Set{Name: naming.FixedSet(t.Family, naming.Alive), Type: ipset.HashNet, Timeout: naming.AliveTimeout}
@@ -36,17 +36,11 @@ func (g *Filter) Alive(f npc.Family) ipset.Op {
 // updateUnattended brings the sets up to date that close unknown addresses while weave-npc does not run. What was read
 // incompletely may have policies.
 func (g *Filter) updateUnattended(f Facts) {
-	var want [len(npc.Families)]entries
+	want := [len(npc.Families)]entries{{}, {}}
 	known := f.Policies > 0 || f.Isolated != [len(npc.Directions)]int{} || g.lacks(f)
 	if known && g.mode != enforce.FailClosedNever {
-		for _, r := range g.Ranges.scope().prefixes() {
-			for _, p := range ipblock.Halves(r) {
-				family := npc.FamilyOf(p.Addr())
-				if want[family] == nil {
-					want[family] = entries{}
-				}
-				want[family][ipset.Net(p)] = "unknown while weave-npc is not running"
-			}
+		for family, e := range halves(g.Ranges.scope().prefixes()...) {
+			want[family][e] = "unknown while weave-npc is not running"
 		}
 	}
 	for family := range want {

@@ -24,12 +24,6 @@ type unlisted struct {
 	byPod map[types.UID][]netip.Addr // in order
 }
 
-// has reports whether an address is among them.
-func (u *unlisted) has(a netip.Addr) bool { return u.pods[a] != "" }
-
-// of reports whether some are a pod's.
-func (u *unlisted) of(p *index.Pod) bool { return len(u.byPod[p.UID]) > 0 }
-
 // SetUnlisted replaces the addresses that the kernel has behind the ports of local pods -> the pod's UID. Those that
 // are an isolated pod's and that no object lists are closed. The filter keeps the map.
 func (g *Filter) SetUnlisted(addrs map[netip.Addr]types.UID) {

@@ -21,7 +21,7 @@ func (s *Isolation) Assign() []*index.Pod {
 				s.sharding.assign(ns, d, rs)
 			}
 		}
-		if ns.empty() {
+		if len(ns.policies)+len(ns.pods) == 0 {
 			delete(s.namespaces, ns.name)
 		}
 	}

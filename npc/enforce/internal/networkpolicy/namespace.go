@@ -53,9 +53,6 @@ func (ns *namespace) withdraw(p *enforced) {
 	}
 }
 
-// empty reports whether nothing is known of the namespace.
-func (ns *namespace) empty() bool { return len(ns.policies)+len(ns.pods) == 0 }
-
 // count adds n to what counts a policy that comes or goes with the pods that it selects.
 func (ns *namespace) count(p *enforced, n int) {
 	addTo(&ns.isolating, p, n)

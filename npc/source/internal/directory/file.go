@@ -3,7 +3,6 @@ package directory
 import (
 	"crypto/sha256"
 	"io/fs"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,9 +58,6 @@ func stampOf(info fs.FileInfo) stamp {
 	s.fileID, s.status = identify(info)
 	return s
 }
-
-// age returns the time since the last write.
-func (s stamp) age() time.Duration { return time.Since(time.Unix(0, s.modified)) }
 
 // isRenamed reports whether the file got its name, or its mode, after its content: it is complete.
 func (s stamp) isRenamed() bool { return s.status > s.modified }

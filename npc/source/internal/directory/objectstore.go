@@ -47,8 +47,6 @@ type entry struct {
 	modified metav1.Time // when the file was written
 }
 
-func newObjectStore() *objectStore { return &objectStore{objects: map[string]stored{}} }
-
 // replace replaces all objects and records the real differences. An object without a creation time keeps the one that
 // it had; a new one was created when its file was written.
 func (s *objectStore) replace(objects map[string]entry) UpdateCounts {

@@ -25,7 +25,7 @@ func kinds() []string {
 func New() *Store {
 	s := &Store{kinds: map[string]*objectStore{}}
 	for _, kind := range kinds() {
-		s.kinds[kind] = newObjectStore()
+		s.kinds[kind] = &objectStore{objects: map[string]stored{}}
 	}
 	return s
 }

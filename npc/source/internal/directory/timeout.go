@@ -35,7 +35,7 @@ func (p *timeout) lookAgainIn(d time.Duration) {
 
 // isYounger reports whether a file was last written less than a time ago. If so, it is looked at again after that time.
 func (p *timeout) isYounger(now stamp, quiet time.Duration) bool {
-	age := now.age()
+	age := time.Since(time.Unix(0, now.modified))
 	if age < 0 || age >= quiet {
 		return false
 	}
