@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // apiServer starts a server with policies and pods of weave-npc, each on the node of its name, and returns a kubeconfig

@@ -267,7 +267,7 @@ func drain(b *testing.B, all []*subscription) {
 				b.Fatal(err)
 			}
 		}
-		s.close()
+		s.conn.close()
 	}
 }
 

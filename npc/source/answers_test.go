@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // brokenServer is an API server behind a proxy that may answer lists with something else. It ends watches soon, as too

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 var (

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weave-npc/weave-npc/npc/source/relayclient"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // relayed is a server that passes on lists and watches of namespaces, which it has from a real API server, as a relay

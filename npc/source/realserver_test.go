@@ -22,9 +22,9 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 	"github.com/weave-npc/weave-npc/test/lab"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }

@@ -17,7 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/weave-npc/weave-npc/npc"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // TestS74_AnAPIServerThatKnowsNoSuchNode, or does not answer, leaves it to the pods.

@@ -102,13 +102,10 @@ func (r *renderer) add(d npc.Direction, number int, rule policy.MergedRule) {
 
 // peer is what a rule is matched with: a peer, several together, or any.
 type peer struct {
-	any   bool
-	block *Set
-	// union is the set of several peers, of nodes, or of domain names.
-	union *Set
-	pods  SelectorSpec
-	// family is the family of block.
-	family npc.Family
+	any bool
+	// set is that of several peers, of blocks, of nodes, or of domain names; nil for pods.
+	set  *Set
+	pods SelectorSpec
 }
 
 // use returns the set of a specification, which the policy needs.
@@ -138,24 +135,15 @@ func (r *renderer) peers(rule policy.MergedRule) []peer {
 	case rule.AnyPeer:
 		return []peer{{any: true}}
 	case rule.Crosses():
-		union := r.use(UnionSpec{Members: r.members(rule.Peers), Of: r.name})
-		return []peer{{union: &union}}
+		return []peer{{set: new(r.use(UnionSpec{Members: r.members(rule.Peers), Of: r.name}))}}
 	}
 	out := make([]peer, 0, len(rule.Peers))
 	for _, p := range rule.Peers {
-		switch {
-		case p.Block != nil:
-			spec := BlockSpec{p.Block}
-			block := r.use(spec)
-			out = append(out, peer{block: &block, family: spec.Family()})
-		case p.Nodes != nil:
-			nodes := r.use(NodesSpec{Nodes: p.Nodes.Selector})
-			out = append(out, peer{union: &nodes})
-		case p.Names != nil:
-			names := r.use(NamesSpec{p.Names})
-			out = append(out, peer{union: &names})
-		default:
-			out = append(out, peer{pods: r.selector(p)})
+		spec := r.spec(p)
+		if pods, is := spec.(SelectorSpec); is {
+			out = append(out, peer{pods: pods})
+		} else {
+			out = append(out, peer{set: new(r.use(spec))})
 		}
 	}
 	return out
@@ -165,24 +153,27 @@ func (r *renderer) peers(rule policy.MergedRule) []peer {
 func (r *renderer) members(peers []policy.MergedPeer) []Set {
 	out := make([]Set, 0, len(peers))
 	for _, p := range peers {
-		var spec SetSpec
-		switch {
-		case p.Block != nil:
-			spec = BlockSpec{p.Block}
-		case p.Nodes != nil:
-			spec = NodesSpec{Nodes: p.Nodes.Selector}
-		case p.Names != nil:
-			spec = NamesSpec{p.Names}
-		default:
-			pods := r.selector(p)
-			if pods.Scope == ListScope {
-				pods.Scope = ClusterScope
-			}
+		spec := r.spec(p)
+		if pods, is := spec.(SelectorSpec); is && pods.Scope == ListScope {
+			pods.Scope = ClusterScope
 			spec = pods
 		}
 		out = append(out, r.use(spec))
 	}
 	return out
+}
+
+// spec returns the specification of a peer's set.
+func (r *renderer) spec(p policy.MergedPeer) SetSpec {
+	switch {
+	case p.Block != nil:
+		return BlockSpec{p.Block}
+	case p.Nodes != nil:
+		return NodesSpec{Nodes: p.Nodes.Selector}
+	case p.Names != nil:
+		return NamesSpec{p.Names}
+	}
+	return r.selector(p)
 }
 
 // selector returns the selector of a peer that names pods.
@@ -207,8 +198,10 @@ func (r *renderer) matches(d npc.Direction, f npc.Family, rule policy.MergedRule
 		ports = []policy.MergedPorts{{}}
 	}
 	for _, p := range peers {
-		if p.block != nil && p.family != f {
-			continue
+		if p.set != nil {
+			if blocks, are := p.set.SetSpec.(BlockSpec); are && blocks.Family() != f {
+				continue
+			}
 		}
 		for _, port := range ports {
 			m := RenderedRule{Family: f, Rest: r.rest(d, f, port)}
@@ -239,22 +232,20 @@ func protocolAndPorts(port policy.MergedPorts) string {
 // which may have so many members that they are not to be written again with each policy.
 func (r *renderer) alone(p peer) *Set {
 	switch {
-	case r.target != nil && (p.any || p.block != nil || p.union != nil),
+	case r.target != nil && (p.any || p.set != nil),
 		r.target != nil && p.pods.Pods == nil && p.pods.Scope != NamespaceScope:
 		return nil
 	case r.target != nil:
 		return new(NewSet(p.pods))
 	case p.any:
 		return nil
-	case p.block != nil:
-		return p.block
-	case p.union == nil:
+	case p.set == nil:
 		return new(r.use(p.pods))
 	}
-	if _, list := p.union.SetSpec.(UnionSpec); list {
+	if _, list := p.set.SetSpec.(UnionSpec); list {
 		return nil
 	}
-	return p.union
+	return p.set
 }
 
 // rest returns the part of a match that asks for all but the peer. Protocol and ports come first, because they cost
@@ -281,18 +272,15 @@ func (r *renderer) ofPeer(d npc.Direction, f npc.Family, p peer, port policy.Mer
 	in := func(s Set, dir string) string { return naming.Match(s.Name(f), dir) }
 	named := d == npc.Egress && port.Name != ""
 	name := NamedPort{port.Name, port.Protocol}
-	if p.any || p.block != nil || p.union != nil {
+	if p.any || p.set != nil {
 		first := ""
 		if named {
 			first = in(r.use(SelectorSpec{Scope: ClusterScope, Port: name}), "dst,dst")
 		}
-		switch {
-		case p.union != nil:
-			return naming.Join(first, in(*p.union, d.Peer()))
-		case p.block != nil:
-			return naming.Join(first, in(*p.block, d.Peer()))
+		if p.any {
+			return first
 		}
-		return first
+		return naming.Join(first, in(*p.set, d.Peer()))
 	}
 	spec, dir := p.pods, d.Peer()
 	if named {

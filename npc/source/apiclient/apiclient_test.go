@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 const kubeconfigText = `apiVersion: v1

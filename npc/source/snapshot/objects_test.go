@@ -20,7 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // TestList reads the objects of an API server, and names the kind that it refuses to list.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/daemon/httpserver"
 	"github.com/weave-npc/weave-npc/ipset"
@@ -58,18 +59,13 @@ func (o *options) awaitModules(ctx context.Context, stderr io.Writer, failure er
 	}()
 	defer func() { <-served }()
 	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(modulesInterval):
-		}
+	if wait.PollUntilContextCancel(ctx, modulesInterval, false, func(ctx context.Context) (bool, error) {
 		now, err := host.Lacking(ctx, backend, families)
-		if err == nil && now.Enforces {
-			log.Info("the kernel has the modules that it lacked")
-			return nil
-		}
+		return err == nil && now.Enforces, nil
+	}) == nil {
+		log.Info("the kernel has the modules that it lacked")
 	}
+	return nil
 }
 
 // followModules finds out what the kernel lacks while it refuses something, for /readyz and the log.

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // followed is a directory that is followed until the test ends.

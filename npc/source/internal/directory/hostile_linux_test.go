@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // TestATreeOfAnotherUser has devices, FIFOs, and links to what is outside of it. Reading it once reads regular files

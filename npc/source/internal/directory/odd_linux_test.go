@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 func TestOddFilesAreReportedAndHarmless(t *testing.T) {

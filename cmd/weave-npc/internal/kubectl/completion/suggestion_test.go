@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+	sourcetest "github.com/weave-npc/weave-npc/test/source"
 )
 
 // kubeconfig writes one for a server that answers with two namespaces and the pods of one, and returns its path.
