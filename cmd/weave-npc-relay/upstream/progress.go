@@ -43,41 +43,37 @@ func (p *progress) reached() Reached {
 	return r
 }
 
-// listed handles that the kind was listed at a version.
-func (p *progress) listed(version uint64) {
+// hear changes what is known when something was heard of the kind.
+func (p *progress) hear(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.heard = p.now()
-	first := p.at.Listed
-	if first.IsZero() {
-		first = p.heard
-	}
-	p.at = Reached{Event: version, Version: version, Listed: first}
+	change()
+}
+
+// listed handles that the kind was listed at a version.
+func (p *progress) listed(version uint64) {
+	p.hear(func() {
+		first := p.at.Listed
+		if first.IsZero() {
+			first = p.heard
+		}
+		p.at = Reached{Event: version, Version: version, Listed: first}
+	})
 }
 
 // event handles that an event is about to be passed on.
 func (p *progress) event(version uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard = p.now()
-	p.at.Event, p.at.Version = version, version
+	p.hear(func() { p.at.Event, p.at.Version = version, version })
 }
 
 // bookmark handles that everything up to a version has been passed on.
 func (p *progress) bookmark(version uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard = p.now()
-	p.at.Version = max(p.at.Version, version)
+	p.hear(func() { p.at.Version = max(p.at.Version, version) })
 }
 
 // connected handles that a watch stands, or ended as it was asked to.
-func (p *progress) connected() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard = p.now()
-	p.stands = true
-}
+func (p *progress) connected() { p.hear(func() { p.stands = true }) }
 
 // broken handles that the watch is broken.
 func (p *progress) broken() {

@@ -113,12 +113,15 @@ func (s *store) GetList(_ context.Context, _ string, o storage.ListOptions, into
 	}
 }
 
+// request returns a request of the kind.
+func (s *store) request(o metav1.ListOptions) *rest.Request {
+	return s.client.Get().Resource(s.kind.Name).
+		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"})
+}
+
 func (s *store) list(o metav1.ListOptions, into runtime.Object) error {
 	page := s.kind.NewList()
-	err := s.client.Get().Resource(s.kind.Name).
-		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).
-		Do(s.ctx).Into(page)
-	if err != nil {
+	if err := s.request(o).Do(s.ctx).Into(page); err != nil {
 		return err
 	}
 	list, err := meta.ListAccessor(page)
@@ -244,11 +247,7 @@ func (s *store) askVersion() (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
 	page := s.kind.NewList()
-	one := &metav1.ListOptions{Limit: 1}
-	err := s.client.Get().Resource(s.kind.Name).
-		SpecificallyVersionedParams(one, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).
-		Do(ctx).Into(page)
-	if err != nil {
+	if err := s.request(metav1.ListOptions{Limit: 1}).Do(ctx).Into(page); err != nil {
 		return 0, apierrors.NewServiceUnavailable(
 			"asking the API server for the version of " + s.kind.Name + ": " + err.Error())
 	}

@@ -10,10 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // renewal is how long each upstream watch is asked to last, in seconds. An API server sends a bookmark about two
@@ -88,9 +86,7 @@ func (w *watcher) follow(ctx context.Context, version uint64, again bool) (uint6
 	start, seconds := time.Now(), int64(renewal)
 	o := metav1.ListOptions{Watch: true, AllowWatchBookmarks: true,
 		ResourceVersion: strconv.FormatUint(version, 10), TimeoutSeconds: &seconds}
-	stream, err := s.client.Get().Resource(s.kind.Name).
-		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).
-		Watch(ctx)
+	stream, err := s.request(o).Watch(ctx)
 	if err != nil {
 		return version, err
 	}

@@ -107,35 +107,30 @@ func (d *daemon) learn(ctx context.Context) error {
 
 // registerNames registers what is learned of domain names.
 func registerNames(r prometheus.Registerer, names *domainnames.Names) {
-	gauge := func(name, help string, value func(domainnames.Counts) float64) {
-		o := prometheus.GaugeOpts{Name: name, Help: help}
-		r.MustRegister(prometheus.NewGaugeFunc(o, func() float64 { return value(names.Counts()) }))
-	}
-	gauge("weavenpc_domain_addresses",
+	gauge(r, "weavenpc_domain_addresses",
 		"Addresses that domainNames of policies accept at present, each once for a name of a list.",
-		func(c domainnames.Counts) float64 { return float64(c.Held) })
-	gauge("weavenpc_domain_queued_answers", "Packets of resolvers that wait in the queue, read from the kernel each second.",
-		func(c domainnames.Counts) float64 { return float64(c.Waiting) })
-	counter := func(name, help string, labels prometheus.Labels, value func(domainnames.Counts) uint64) {
-		o := prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}
-		r.MustRegister(prometheus.NewCounterFunc(o, func() float64 { return float64(value(names.Counts())) }))
-	}
-	counter("weavenpc_domain_answers_total", "Packets of resolvers that were held until their addresses were learned.",
-		nil, func(c domainnames.Counts) uint64 { return c.Answers })
-	counter("weavenpc_domain_late_answers_total", "Packets of resolvers that waited for a set that was being made.", nil,
-		func(c domainnames.Counts) uint64 { return c.Late })
-	counter("weavenpc_domain_learned_addresses_total", "Addresses of domain names that were learned, or learned again.", nil,
-		func(c domainnames.Counts) uint64 { return c.Learned })
+		func() int { return names.Counts().Held })
+	gauge(r, "weavenpc_domain_queued_answers",
+		"Packets of resolvers that wait in the queue, read from the kernel each second.",
+		func() uint64 { return names.Counts().Waiting })
+	counter(r, "weavenpc_domain_answers_total", "Packets of resolvers that were held until their addresses were learned.",
+		nil, func() uint64 { return names.Counts().Answers })
+	counter(r, "weavenpc_domain_late_answers_total",
+		"Packets of resolvers that waited for a set that was being made.", nil,
+		func() uint64 { return names.Counts().Late })
+	counter(r, "weavenpc_domain_learned_addresses_total",
+		"Addresses of domain names that were learned, or learned again.", nil,
+		func() uint64 { return names.Counts().Learned })
 	const dropped = "Packets of resolvers that were dropped, so that pods ask again: refused by a set or unreadable, or " +
 		"lost because too many waited."
-	counter("weavenpc_domain_dropped_answers_total", dropped, prometheus.Labels{"reason": "refused"},
-		func(c domainnames.Counts) uint64 { return c.Refused })
-	counter("weavenpc_domain_dropped_answers_total", dropped, prometheus.Labels{"reason": "lost"},
-		func(c domainnames.Counts) uint64 { return c.Lost })
-	counter("weavenpc_domain_evicted_addresses_total",
+	counter(r, "weavenpc_domain_dropped_answers_total", dropped, prometheus.Labels{"reason": "refused"},
+		func() uint64 { return names.Counts().Refused })
+	counter(r, "weavenpc_domain_dropped_answers_total", dropped, prometheus.Labels{"reason": "lost"},
+		func() uint64 { return names.Counts().Lost })
+	counter(r, "weavenpc_domain_evicted_addresses_total",
 		"Addresses of domain names that were forgotten before their time, because there were too many.", nil,
-		func(c domainnames.Counts) uint64 { return c.Evicted })
-	counter("weavenpc_domain_reset_streams_total",
+		func() uint64 { return names.Counts().Evicted })
+	counter(r, "weavenpc_domain_reset_streams_total",
 		"TCP connections to resolvers that were reset because they began before weave-npc read them.", nil,
-		func(c domainnames.Counts) uint64 { return c.Resets })
+		func() uint64 { return names.Counts().Resets })
 }

@@ -25,22 +25,18 @@ func newRegistry() *prometheus.Registry {
 
 // registerReadiness registers whether policies are enforced on this node.
 func registerReadiness(r prometheus.Registerer, notReady func() string) {
-	gauge(r, "weavenpc_ready", "Whether policies are enforced on this node; /readyz gives the reason if not.",
+	condition(r, "weavenpc_ready", "Whether policies are enforced on this node; /readyz gives the reason if not.",
 		func() bool { return notReady() == "" })
 }
 
 // registerInputs registers the numbers of inputs that could not be read.
 func registerInputs(r prometheus.Registerer, src source.Source) {
-	number := func(name, help string, value func() int) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return float64(value()) }))
-	}
-	number("weavenpc_unsynced_inputs",
+	gauge(r, "weavenpc_unsynced_inputs",
 		"Kinds of objects, manifest files and directories that have never been read, and the name of this node if "+
 			"neither a Node nor a pod has it; /readyz names them.", src.Unsynced)
-	number("weavenpc_manifest_errors",
+	gauge(r, "weavenpc_manifest_errors",
 		"Manifest files and directories whose present content is not in force.", src.Errors)
-	number("weavenpc_manifest_ignored_objects", "Objects in manifests of kinds that are not used.", src.Ignored)
+	gauge(r, "weavenpc_manifest_ignored_objects", "Objects in manifests of kinds that are not used.", src.Ignored)
 }
 
 // registerRelay registers what is read through the relay, and at the API server instead of it.
@@ -51,39 +47,43 @@ func registerRelay(r prometheus.Registerer, s *relayclient.Stats) {
 			Help: "With --relay, kinds of objects that are watched, " +
 				"by whether that is through the relay or at the API server."},
 			func() float64 { return float64(p.Watches.Load()) }))
-		counter := func(name, help string, value func() uint64) {
-			o := prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}
-			r.MustRegister(prometheus.NewCounterFunc(o, func() float64 { return float64(value()) }))
-		}
-		counter("weavenpc_relay_moves_total",
+		counter(r, "weavenpc_relay_moves_total",
 			"With --relay, watches that went on here after they were at another replica, or at the other of the two.",
-			p.Moves.Load)
-		counter("weavenpc_relay_lists_total", "With --relay, lists of one kind.", p.Lists.Load)
+			labels, p.Moves.Load)
+		counter(r, "weavenpc_relay_lists_total", "With --relay, lists of one kind.", labels, p.Lists.Load)
 	}
 }
 
-// gauge registers a gauge that is 1 while a condition holds, else 0.
-func gauge(r prometheus.Registerer, name, help string, holds func() bool) {
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+// gauge registers a gauge of what a function returns.
+func gauge[N int | uint64](r prometheus.Registerer, name, help string, value func() N) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+		func() float64 { return float64(value()) }))
+}
+
+// condition registers a gauge that is 1 while a condition holds, else 0.
+func condition(r prometheus.Registerer, name, help string, holds func() bool) {
+	gauge(r, name, help, func() int {
 		if holds() {
 			return 1
 		}
 		return 0
-	}))
+	})
+}
+
+// counter registers a counter of what a function returns.
+func counter(r prometheus.Registerer, name, help string, labels prometheus.Labels, value func() uint64) {
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
+		func() float64 { return float64(value()) }))
 }
 
 // registerReports registers the counters of reports of blocked packets, from the kernel to the log.
 func registerReports(r prometheus.Registerer, s *ulogd.Stats) {
-	counter := func(name, help string, value func() uint64) {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
-			func() float64 { return float64(value()) }))
-	}
-	counter("weavenpc_nflog_packets_total", "Reports of blocked packets that were read.", s.Packets.Load)
-	counter("weavenpc_nflog_lost_packets_total", "Reports of blocked packets that the kernel lost.", s.Lost.Load)
-	counter("weavenpc_nflog_undecodable_packets_total",
-		"Reports of blocked packets that could not be decoded as IP packets.", s.Undecodable.Load)
-	counter("weavenpc_nflog_unrecorded_packets_total",
-		"Blocked packets that could not be written to --ulogd-pcap.", s.Unrecorded.Load)
-	counter("weavenpc_ulogd_restarts_total", "Times that ulogd2 was started again.", s.Restarts.Load)
-	gauge(r, "weavenpc_ulogd_running", "Whether ulogd2 runs, so that blocked packets are reported.", s.Running.Load)
+	counter(r, "weavenpc_nflog_packets_total", "Reports of blocked packets that were read.", nil, s.Packets.Load)
+	counter(r, "weavenpc_nflog_lost_packets_total", "Reports of blocked packets that the kernel lost.", nil, s.Lost.Load)
+	counter(r, "weavenpc_nflog_undecodable_packets_total",
+		"Reports of blocked packets that could not be decoded as IP packets.", nil, s.Undecodable.Load)
+	counter(r, "weavenpc_nflog_unrecorded_packets_total",
+		"Blocked packets that could not be written to --ulogd-pcap.", nil, s.Unrecorded.Load)
+	counter(r, "weavenpc_ulogd_restarts_total", "Times that ulogd2 was started again.", nil, s.Restarts.Load)
+	condition(r, "weavenpc_ulogd_running", "Whether ulogd2 runs, so that blocked packets are reported.", s.Running.Load)
 }

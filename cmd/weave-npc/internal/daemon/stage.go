@@ -52,16 +52,12 @@ func newStage(c stageConfig) (*stagedPolicies, error) {
 	})
 	s.Sink = staging.New(c.Enforced, staging.Config{Mode: c.Mode, Stage: controller.StageOf(c.Controller),
 		Report: s.report})
-	gauge := func(name, help string, value func() int) {
-		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return float64(value()) }))
-	}
-	gauge("weavenpc_staged_policies", "Policies that are staged: evaluated, but not enforced.",
+	gauge(c.Registry, "weavenpc_staged_policies", "Policies that are staged: evaluated, but not enforced.",
 		func() int { return s.Counts().Staged })
-	gauge("weavenpc_staged_faulty_policies",
+	gauge(c.Registry, "weavenpc_staged_faulty_policies",
 		"Staged policies that are not evaluated as they are written; the log and an Event have the reason.",
 		func() int { return s.Counts().Faulty })
-	gauge("weavenpc_staged_rejected_policies",
+	gauge(c.Registry, "weavenpc_staged_rejected_policies",
 		"Policies that are enforced, or passed over if they are from --staged-manifests, "+
 			"although they ask to be staged.",
 		func() int { return s.Counts().Refused })
@@ -73,7 +69,7 @@ func newStage(c stageConfig) (*stagedPolicies, error) {
 		return nil, errors.Wrap(err, "--staged-manifests")
 	}
 	s.manifests = &m
-	gauge("weavenpc_staged_manifest_errors",
+	gauge(c.Registry, "weavenpc_staged_manifest_errors",
 		"Files and directories of --staged-manifests whose present content does not count.", m.Errors)
 	return s, nil
 }
