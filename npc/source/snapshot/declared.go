@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source/convert"
-	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
@@ -27,12 +25,6 @@ type Declared struct {
 	implied map[string]bool
 }
 
-// File is the text of a manifest that is not on disk.
-type File struct {
-	Path string // as problems name it
-	Text []byte
-}
-
 // OfFiles returns the manifests of a directory that is not on disk, in the order of their paths, or what the
 // kustomization in it makes.
 func OfFiles(dir string, files []File) *Manifests {
@@ -41,19 +33,6 @@ func OfFiles(dir string, files []File) *Manifests {
 		return ok && isKustomization(name) && strings.LastIndex(name, "/") <= 0
 	})
 	return &Manifests{path: dir, files: append([]File{}, files...), kustomized: kustomized}
-}
-
-func parseFiles(files []File, parse func(path string, data []byte) manifest.File) (result directory.Result) {
-	for _, f := range files {
-		parsed := parse(f.Path, bytes.Clone(f.Text)) // which it changes
-		if len(parsed.Problems) > 0 {
-			result.Problems = append(result.Problems, parsed.Problems...)
-			continue
-		}
-		result.Files = append(result.Files, directory.File{
-			Path: f.Path, Objects: parsed.Objects, Ignored: parsed.Ignored})
-	}
-	return result
 }
 
 // Declare returns the objects of an API server as a Declared.

@@ -43,6 +43,12 @@ type Manifests struct {
 	rendered   []File
 }
 
+// File is the text of a manifest that is not on disk.
+type File struct {
+	Path string // as problems name it
+	Text []byte
+}
+
 // OpenKustomization opens what the kustomization in a directory makes.
 func OpenKustomization(dir string) (*Manifests, error) {
 	if !hasKustomization(dir) {
@@ -218,6 +224,19 @@ func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (d
 		return d.Read(parse)
 	}
 	return parseFiles([]File{{m.path, m.text}}, parse), nil
+}
+
+func parseFiles(files []File, parse func(path string, data []byte) manifest.File) (result directory.Result) {
+	for _, f := range files {
+		parsed := parse(f.Path, bytes.Clone(f.Text)) // which it changes
+		if len(parsed.Problems) > 0 {
+			result.Problems = append(result.Problems, parsed.Problems...)
+			continue
+		}
+		result.Files = append(result.Files, directory.File{
+			Path: f.Path, Objects: parsed.Objects, Ignored: parsed.Ignored})
+	}
+	return result
 }
 
 // build returns what the kustomization makes.
