@@ -20,6 +20,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
+// File is the text of a manifest that is not on disk.
+type File struct {
+	Path string // as problems name it
+	Text []byte
+}
+
 // kustomization is a directory with a kustomization, as kustomize reads it. It refuses what would be fetched, and files
 // that are too big.
 type kustomization struct {

@@ -43,12 +43,6 @@ type Manifests struct {
 	rendered   []File
 }
 
-// File is the text of a manifest that is not on disk.
-type File struct {
-	Path string // as problems name it
-	Text []byte
-}
-
 // OpenKustomization opens what the kustomization in a directory makes.
 func OpenKustomization(dir string) (*Manifests, error) {
 	if !hasKustomization(dir) {
