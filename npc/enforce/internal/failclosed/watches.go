@@ -37,13 +37,15 @@ func (w *Watches) broken(now time.Time) string {
 		return ""
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.since)) {
-		bringsNoPod := kind == "namespaces" || kind == "nodes"
-		if !bringsNoPod && now.Sub(w.since[kind]) >= brokenAfter {
+		if !bringsNoPod(kind) && now.Sub(w.since[kind]) >= brokenAfter {
 			return "the watch of " + kind + " is broken"
 		}
 	}
 	return ""
 }
+
+// bringsNoPod reports whether objects of a kind alone bring no pod that has to be closed.
+func bringsNoPod(kind string) bool { return kind == "namespaces" || kind == "nodes" }
 
 func (w *Watches) deadlines() (out []time.Time) {
 	for _, since := range w.since {
