@@ -1,6 +1,6 @@
 // Package advice finds changes of policies or labels that would allow a denied flow, and what else they open and close.
 //
-//	changes, err := advice.Request{Cluster: c, Flows: flows}.Nearest()
+//	changes := advice.Request{Cluster: c, Flows: flows}.Nearest()
 //	after := changes[0].In(c)    // a copy of the cluster with the first change
 //
 //	Request ─▶ question ─▶ policies to add (policy), other labels (labels): trials ─▶ the best of each kind
@@ -12,7 +12,6 @@ package advice
 import (
 	"slices"
 
-	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -24,7 +23,7 @@ import (
 
 // Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes
 // the least. There are none if nothing denies the flows, or no change was found.
-func (r Request) Nearest() ([]Suggestion, error) {
+func (r Request) Nearest() (out []Suggestion) {
 	q := question{Request: r, view: r.Cluster.View()}
 	for _, f := range r.Flows {
 		v := explain.Explain(q.view, f)
@@ -34,19 +33,14 @@ func (r Request) Nearest() ([]Suggestion, error) {
 		}
 	}
 	if !q.denied[npc.Egress] && !q.denied[npc.Ingress] {
-		return nil, nil
+		return nil
 	}
-	var out []Suggestion
-	policies, err := q.policies()
-	if err != nil {
-		return nil, err
-	}
-	for _, trials := range [][]trial{policies, q.relabellings()} {
+	for _, trials := range [][]trial{q.policies(), q.relabellings()} {
 		if best := q.best(trials); best != nil {
 			out = append(out, best.Suggestion)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // mostTried is how many changes of a kind are compared by what they open and close.
@@ -94,7 +88,7 @@ func (q question) intended() flow.Flow {
 }
 
 // policies returns the trial that adds a policy for each direction that denies the flows.
-func (q question) policies() ([]trial, error) {
+func (q question) policies() []trial {
 	var made []*networkingv1.NetworkPolicy
 	for _, d := range []npc.Direction{npc.Egress, npc.Ingress} {
 		if !q.denied[d] {
@@ -102,15 +96,11 @@ func (q question) policies() ([]trial, error) {
 		}
 		policy := q.policy(d)
 		if policy == nil {
-			return nil, nil
+			return nil
 		}
 		made = append(made, policy)
 	}
-	text, err := toYAML(made)
-	if err != nil {
-		return nil, errors.Wrap(err, "writing down the nearest change")
-	}
-	t := trial{Suggestion: Suggestion{Text: addText(made), Apply: text, apply: func(c *cluster.Cluster) {
+	t := trial{Suggestion: Suggestion{Text: addText(made), Apply: toYAML(made), apply: func(c *cluster.Cluster) {
 		for _, p := range made {
 			c.SetPolicy(p.DeepCopy())
 		}
@@ -119,5 +109,5 @@ func (q question) policies() ([]trial, error) {
 		t.Notes = append(t.Notes,
 			"a policy cannot name icmp: without ports it allows every protocol and port between the two")
 	}
-	return []trial{t}, nil
+	return []trial{t}
 }

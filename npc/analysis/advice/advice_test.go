@@ -52,11 +52,7 @@ func (w *harness) policy(key, spec string) {
 func (w *harness) nearest(from, to, service string) []advice.Suggestion {
 	w.Helper()
 	flows := fixture.Flows(w, w.View(), from, to, service)
-	changes, err := advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
-	if err != nil {
-		w.Fatal(err)
-	}
-	return changes
+	return advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
 }
 
 // apply applies the YAML of a change to a copy, as kubectl would.

@@ -205,16 +205,13 @@ func absent(labels map[string]string, pods []*npc.Pod) (keys []string) {
 }
 
 // toYAML returns policies as kubectl apply takes them.
-func toYAML(policies []*networkingv1.NetworkPolicy) (string, error) {
+func toYAML(policies []*networkingv1.NetworkPolicy) string {
 	var texts []string
 	for _, p := range policies {
-		text, err := yaml.Marshal(p)
-		if err != nil {
-			return "", err
-		}
+		text, _ := yaml.Marshal(p) // objects of the API can be written
 		texts = append(texts, string(text))
 	}
-	return strings.Join(texts, "---\n"), nil
+	return strings.Join(texts, "---\n")
 }
 
 // addText returns in one line which policies to add.

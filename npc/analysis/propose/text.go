@@ -15,13 +15,10 @@ import (
 )
 
 // text returns a policy as YAML, with comments.
-func (d draft) text(o *networkingv1.NetworkPolicy) (string, error) {
+func (d draft) text(o *networkingv1.NetworkPolicy) string {
 	head := *o
 	head.Spec = networkingv1.NetworkPolicySpec{PodSelector: o.Spec.PodSelector, PolicyTypes: o.Spec.PolicyTypes}
-	text, err := yaml.Marshal(head)
-	if err != nil {
-		return "", err
-	}
+	text, _ := yaml.Marshal(head) // objects of the API can be written, and parts of them
 	b := &strings.Builder{}
 	comment(b, "", d.summary()...)
 	b.Write(text)
@@ -32,31 +29,25 @@ func (d draft) text(o *networkingv1.NetworkPolicy) (string, error) {
 	for _, r := range o.Spec.Egress {
 		egress = append(egress, []any{r})
 	}
-	if err := section(b, "ingress", d.rules[npc.Ingress], ingress); err != nil {
-		return "", err
-	}
-	err = section(b, "egress", d.rules[npc.Egress], egress)
-	return b.String(), err
+	section(b, "ingress", d.rules[npc.Ingress], ingress)
+	section(b, "egress", d.rules[npc.Egress], egress)
+	return b.String()
 }
 
 // section writes the rules of a direction, each as a list of one.
-func section(b *strings.Builder, name string, rules []draftRule, lists []any) error {
+func section(b *strings.Builder, name string, rules []draftRule, lists []any) {
 	if len(rules) == 0 {
 		fmt.Fprintf(b, "  %s: []\n", name)
-		return nil
+		return
 	}
 	fmt.Fprintf(b, "  %s:\n", name)
 	for i, r := range rules {
-		text, err := yaml.Marshal(lists[i])
-		if err != nil {
-			return err
-		}
+		text, _ := yaml.Marshal(lists[i])
 		comment(b, "  ", r.comments()...)
 		for line := range strings.Lines(string(text)) {
 			b.WriteString("  " + line)
 		}
 	}
-	return nil
 }
 
 func comment(b *strings.Builder, indent string, lines ...string) {

@@ -52,9 +52,7 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 	// A mistyped address needs no policy, nor may what is not known, and what a change would open is not known without
 	// all rights.
 	if read := !k.Cluster.View().Unreadable.Any(); read && !x.Unknown && len(r.doubts) == 0 {
-		if err := x.addAdvice(k, r.flows); err != nil {
-			return nil, err
-		}
+		x.addAdvice(k, r.flows)
 	}
 	if k.Kernel != nil {
 		err = x.addKernel(k, slices.Concat(r.flows...))
@@ -78,16 +76,13 @@ func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 
 // addAdvice adds changes for the first endpoints that are denied. The change preferred for one may be enough for the
 // next, so each endpoint is looked at as if the changes before were made.
-func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) error {
+func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) {
 	c, controllers, advised := k.Cluster, controllers(k.Pods), 0
 	for _, flows := range endpoints {
 		if advised == maxAdvised {
-			return nil
+			return
 		}
-		changes, err := advice.Request{Cluster: c, Flows: flows, Controllers: controllers}.Nearest()
-		if err != nil {
-			return err
-		}
+		changes := advice.Request{Cluster: c, Flows: flows, Controllers: controllers}.Nearest()
 		if len(changes) == 0 {
 			continue
 		}
@@ -100,7 +95,6 @@ func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) error {
 		}
 		x.Nearest = append(x.Nearest, changes...)
 	}
-	return nil
 }
 
 // addKernel adds what the kernel does with the flows.

@@ -25,6 +25,8 @@ import (
 type NamedRule struct {
 	policy.MergedRule
 	Action policy.Action
+	// Of is the tier of a ClusterNetworkPolicy that has the rule.
+	Of policy.Tier
 	By
 	// Staged is set for a rule of a staged policy, which is not enforced.
 	Staged bool
@@ -130,13 +132,10 @@ func (q Question) Evaluate(known Addresses, s *Side, most int) (d Decision, left
 			return policy.FitOf(c.portFits(&r.MergedRule) && c.peerFits(&r.MergedRule))
 		},
 		Decide: func(is policy.Decision[*NamedRule], _, _ policy.Fit) {
-			switch {
-			case is.Action != policy.Pass:
+			if is.Action == policy.Pass {
+				d.Passed[is.Rule.Of] = is.Rule
+			} else {
 				d.Allowed, d.By = is.Action == policy.Accept, is.Rule
-			case is.Rule.Tier == policy.Baseline.String():
-				d.Passed[policy.Baseline] = is.Rule
-			default:
-				d.Passed[policy.Admin] = is.Rule
 			}
 		}}
 	ask.Ask(s, policy.Always)

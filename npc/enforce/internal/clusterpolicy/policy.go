@@ -44,7 +44,7 @@ func (p *Policy) Evaluated(d npc.Direction) []*verdict.NamedRule {
 	if p.evaluated[d] == nil {
 		for i, r := range p.Rules[d] {
 			p.evaluated[d] = append(p.evaluated[d], &verdict.NamedRule{MergedRule: r.MergedRule, Action: r.Action,
-				By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
+				Of: p.Tier, By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
 		}
 	}
 	return p.evaluated[d]
