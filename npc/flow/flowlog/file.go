@@ -148,7 +148,7 @@ func (s *Store) restore(records []Record) {
 	for _, r := range records {
 		k := keyOf(&r)
 		if former := s.records[k]; former != nil { // not in a file of ours
-			s.unlink(former)
+			former.unlink()
 			delete(s.records, k)
 		}
 		r.From.Labels, r.To.Labels = s.share(k.from.workload, r.From.Labels), s.share(k.to.workload, r.To.Labels)

@@ -47,11 +47,10 @@ type Store struct {
 
 	mu      sync.Mutex // guards the fields below
 	records map[key]*entry
-	// newest and oldest are the ends of the list of entries, ordered by when they were last recorded.
-	newest, oldest *entry
-	version        uint64 // counts what was recorded
-	changes        uint64 // counts what else was changed
-	evicted        uint64
+	ends    entry  // of the list of entries: older is the one that was recorded last, newer the first
+	version uint64 // counts what was recorded
+	changes uint64 // counts what else was changed
+	evicted uint64
 	// waiting are entries that no reply is known of, by the last of their connections.
 	waiting map[Connection]*entry
 	// labels are those of workloads, so that records share them.
@@ -77,9 +76,11 @@ type entry struct {
 
 // NewStore returns an empty store for what a node sees. It counts hits of rules from now on.
 func NewStore(node string, limit int) *Store {
-	return &Store{node: node, limit: limit, records: map[key]*entry{},
+	s := &Store{node: node, limit: limit, records: map[key]*entry{},
 		waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
 		batch: map[Connection]int{}, hits: newCounter(time.Now().UTC())}
+	s.ends.newer, s.ends.older = &s.ends, &s.ends
+	return s
 }
 
 // Add records connections that were opened by now. The verdict v is what the node did with them. If the evaluator
@@ -123,7 +124,7 @@ func (s *Store) record(now time.Time, c Connection, number int, j Evaluation) {
 		e = &entry{key: k, Record: Record{First: now}}
 		s.records[k] = e
 	} else {
-		s.unlink(e)
+		e.unlink()
 	}
 	r.First, r.Last, r.Node = e.First, now, s.node
 	r.Count, r.Replied = e.Count+uint64(number), e.Replied
@@ -159,50 +160,32 @@ func (s *Store) share(w workload, labels map[string]string) map[string]string {
 func (s *Store) push(e *entry) {
 	s.version++
 	e.version = s.version
-	e.older, e.newer = s.newest, nil
-	if s.newest != nil {
-		s.newest.newer = e
-	} else {
-		s.oldest = e
-	}
-	s.newest = e
+	e.newer, e.older = &s.ends, s.ends.older
+	e.newer.older, e.older.newer = e, e
 	if len(s.records) <= s.limit {
 		return
 	}
-	last := s.oldest
-	s.unlink(last)
+	last := s.ends.newer
+	last.unlink()
 	s.forget(last)
 	delete(s.records, last.key)
 	s.evicted++
 }
 
-func (s *Store) unlink(e *entry) {
-	if e.newer != nil {
-		e.newer.older = e.older
-	} else {
-		s.newest = e.older
-	}
-	if e.older != nil {
-		e.older.newer = e.newer
-	} else {
-		s.oldest = e.newer
-	}
-}
+func (e *entry) unlink() { e.newer.older, e.older.newer = e.older, e.newer }
 
 // Since returns the records that were made or added to after a version, the oldest first, and the version that they are
 // of.
 func (s *Store) Since(version uint64) ([]Record, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := s.newest
-	for first != nil && first.older != nil && first.older.version > version {
+	first := s.ends.older
+	for first != &s.ends && first.version > version {
 		first = first.older
 	}
 	var out []Record
-	for e := first; e != nil; e = e.newer {
-		if e.version > version {
-			out = append(out, e.Record)
-		}
+	for e := first.newer; e != &s.ends; e = e.newer {
+		out = append(out, e.Record)
 	}
 	return out, s.version
 }

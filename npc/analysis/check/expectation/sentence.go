@@ -9,15 +9,15 @@ import (
 	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
-// verbs are the words between a subject and another one, longer ones before those that they end with.
-func verbs() []struct {
+// phrase is words that stand for a verb.
+type phrase struct {
 	words string
 	verb  Verb
-} {
-	return []struct {
-		words string
-		verb  Verb
-	}{
+}
+
+// verbs are the words between a subject and another one, longer ones before those that they end with.
+func verbs() []phrase {
+	return []phrase{
 		{"never reaches", Never}, {"never reach", Never}, {"cannot reach", Never}, {"always reaches", Always},
 		{"always reach", Always},
 		{"can reach", Reaches}, {"reaches", Reaches}, {"reach", Reaches},
