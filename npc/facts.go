@@ -123,10 +123,14 @@ const (
 	ClusterPoliciesMissing
 )
 
+// HasNetwork reports whether the pod has a network of its own, or will have one: it is neither finished nor on the
+// network of its node.
+func (p *Pod) HasNetwork() bool { return !p.HostNetwork && !p.Finished }
+
 // Claims returns the addresses that the pod has by its status: none if it is on the host network or finished, or if
 // they are stale.
-func (p Pod) Claims() []netip.Addr {
-	if p.HostNetwork || p.Finished || p.StaleAddrs {
+func (p *Pod) Claims() []netip.Addr {
+	if !p.HasNetwork() || p.StaleAddrs {
 		return nil
 	}
 	return p.Addrs

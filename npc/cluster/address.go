@@ -18,7 +18,7 @@ func (v *View) indexAddrs() {
 		for _, a := range p.Claims() {
 			v.claims[a] = append(v.claims[a], p)
 		}
-		if p.StaleAddrs && !p.HostNetwork && !p.Finished {
+		if p.StaleAddrs && p.HasNetwork() {
 			for _, a := range p.Addrs {
 				v.stale[a] = append(v.stale[a], p)
 			}

@@ -128,7 +128,7 @@ func hostEnds(p *npc.Pod) []flow.End {
 func (v *View) PodNames(namespace string) []string {
 	var out []string
 	for key, p := range v.Pods {
-		if !p.HostNetwork && !p.Finished && (namespace == "" || p.Namespace == namespace) {
+		if p.HasNetwork() && (namespace == "" || p.Namespace == namespace) {
 			out = append(out, key)
 		}
 	}

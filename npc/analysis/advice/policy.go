@@ -165,7 +165,7 @@ func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 	var others []*npc.Pod
 	for _, o := range q.view.Pods {
 		switch {
-		case o.Namespace != p.Namespace || o.HostNetwork || o.Finished || o == p:
+		case o.Namespace != p.Namespace || !o.HasNetwork() || o == p:
 		case matches(want, o):
 			like = append(like, o)
 		default:

@@ -73,7 +73,7 @@ func New(v *cluster.View, a Assumptions, expectations []expectation.Expectation)
 		if q.StaleAddrs {
 			taken = append(taken, q.Addrs...)
 		}
-		if !q.HostNetwork && !q.Finished {
+		if q.HasNetwork() {
 			p.addNumbers(q)
 		}
 	}

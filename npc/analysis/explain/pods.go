@@ -38,7 +38,7 @@ func Pods(c *cluster.View, namespace string) []PodRow {
 			continue
 		}
 		row := PodRow{Pod: key, Node: p.Node, Addresses: p.Addrs, Labels: p.Labels, Note: note(c, p)}
-		if !p.HostNetwork && !p.Finished {
+		if p.HasNetwork() {
 			row.Ingress, row.Egress = isolators(c, p, npc.Ingress), isolators(c, p, npc.Egress)
 			for _, q := range c.Choosing(p) {
 				row.ClusterPolicies = append(row.ClusterPolicies, q.Name)

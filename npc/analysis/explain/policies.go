@@ -55,10 +55,10 @@ func Policies(c *cluster.View, namespace string) []PolicyRow {
 
 // clusterRows returns rows of the cluster network policies of a tier, or of those that decide nothing.
 func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
+	pods := c.PodNames(namespace)
 	for _, p := range c.ClusterPolicies {
 		row := PolicyRow{Tier: p.Tier.String(), Priority: &p.Priority, Policy: p.Name,
-			Types: []networkingv1.PolicyType{}, Pods: []string{},
-			Unreadable: c.Unreadable.Any()}
+			Types: []networkingv1.PolicyType{}, Unreadable: c.Unreadable.Any()}
 		if p.Invalid != nil {
 			row.Invalid = p.Invalid.Error()
 		}
@@ -70,13 +70,7 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 		if row.Tier != tier {
 			continue
 		}
-		for pod, q := range c.Pods {
-			if (namespace == "" || q.Namespace == namespace) && !q.HostNetwork && !q.Finished &&
-				slices.Contains(c.Choosing(q), p) {
-				row.Pods = append(row.Pods, pod)
-			}
-		}
-		slices.Sort(row.Pods)
+		row.Pods = which(pods, func(pod string) bool { return slices.Contains(c.Choosing(c.Pods[pod]), p) })
 		if namespace != "" && len(row.Pods) == 0 {
 			continue
 		}
@@ -91,12 +85,7 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 				row.Contents[d] = append(row.Contents[d], content)
 			}
 		}
-		if len(row.Ingress) > 0 {
-			row.Types = append(row.Types, networkingv1.PolicyTypeIngress)
-		}
-		if len(row.Egress) > 0 {
-			row.Types = append(row.Types, networkingv1.PolicyTypeEgress)
-		}
+		row.setTypes(len(row.Ingress) > 0, len(row.Egress) > 0)
 		rows = append(rows, row)
 	}
 	return rows
@@ -121,24 +110,14 @@ func clusterRuleTexts(rules []policy.WrittenRule, preposition string) (texts []s
 // networkRows returns a row for each NetworkPolicy, ordered by namespace/name; only for those of one namespace if it is
 // not empty.
 func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
+	pods := c.PodNames(namespace)
 	for _, p := range c.Policies {
 		if namespace != "" && p.Namespace != namespace {
 			continue
 		}
-		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Pods: []string{},
-			Unreadable: c.Unreadable.Pods.Lacks(p.Namespace)}
-		if p.Isolates[npc.Ingress] {
-			row.Types = append(row.Types, networkingv1.PolicyTypeIngress)
-		}
-		if p.Isolates[npc.Egress] {
-			row.Types = append(row.Types, networkingv1.PolicyTypeEgress)
-		}
-		for pod, q := range c.Pods {
-			if !q.HostNetwork && !q.Finished && slices.Contains(c.Selecting(q), p) {
-				row.Pods = append(row.Pods, pod)
-			}
-		}
-		slices.Sort(row.Pods)
+		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Unreadable: c.Unreadable.Pods.Lacks(p.Namespace),
+			Pods: which(pods, func(pod string) bool { return slices.Contains(c.Selecting(c.Pods[pod]), p) })}
+		row.setTypes(p.Isolates[npc.Ingress], p.Isolates[npc.Egress])
 		if p.Invalid != nil {
 			row.Invalid = p.Invalid.Error()
 		}
@@ -151,6 +130,26 @@ func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+func (r *PolicyRow) setTypes(ingress, egress bool) {
+	if ingress {
+		r.Types = append(r.Types, networkingv1.PolicyTypeIngress)
+	}
+	if egress {
+		r.Types = append(r.Types, networkingv1.PolicyTypeEgress)
+	}
+}
+
+// which returns those of pods that a policy chooses; an empty slice, not nil, if it chooses none.
+func which(pods []string, chosen func(string) bool) []string {
+	out := []string{}
+	for _, pod := range pods {
+		if chosen(pod) {
+			out = append(out, pod)
+		}
+	}
+	return out
 }
 
 // ruleTexts returns rules in words.

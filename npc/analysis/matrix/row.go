@@ -10,7 +10,6 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 )
@@ -74,7 +73,7 @@ func Rows(v *cluster.View, classes []reachability.Class, each bool) []Row {
 		}
 		return strings.Compare(a.Pods[0], b.Pods[0])
 	})
-	name(rows, v.Pods)
+	name(rows, v.PodNames(""))
 	return rows
 }
 
@@ -88,15 +87,9 @@ func labelKey(labels map[string]string) string {
 	return b.String()
 }
 
-// name names the rows of several pods: by a prefix of their names that no other pod has, or else by the first pod.
-func name(rows []Row, pods map[string]*npc.Pod) {
-	var all []string
-	for key, q := range pods {
-		if !q.HostNetwork && !q.Finished {
-			all = append(all, key)
-		}
-	}
-	slices.Sort(all)
+// name names the rows of several pods: by a prefix of their names that no other of all pods has, or else by the first
+// pod.
+func name(rows []Row, all []string) {
 	for i := range rows {
 		r := &rows[i]
 		if len(r.Pods) < 2 {
