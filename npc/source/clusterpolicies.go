@@ -62,15 +62,11 @@ type clusterPolicies struct {
 	// gone receives when a call was answered as if the kind were gone.
 	gone chan struct{}
 
-	informer *running // nil while the kind is not followed
-	asked    bool     // discovery has answered once
-	failures int      // of discovery, since it answered last
+	// unfollow ends what follows the kind, and returns when the last event has been handled; nil while nothing does.
+	unfollow func()
+	asked    bool // discovery has answered once
+	failures int  // of discovery, since it answered last
 	reported map[string]bool
-}
-
-// running is an informer that runs.
-type running struct {
-	stop func() // returns when the last event has been handled
 }
 
 func newClusterPolicies(api policyAPI, client any, unsynced *unsynced, sink Sink, log *slog.Logger) *clusterPolicies {
@@ -108,7 +104,7 @@ func (c *clusterPolicies) handle(ctx context.Context) {
 	defer cancel()
 	p, err := c.api.Discover(asking)
 	present := p.Served || p.Unknown() != ""
-	if err == nil && !present && (c.informer != nil || c.sink.any()) {
+	if err == nil && !present && (c.unfollow != nil || c.sink.any()) {
 		err = c.api.ConfirmAbsence(asking)
 	}
 	if ctx.Err() != nil {
@@ -151,7 +147,7 @@ func (c *clusterPolicies) failed(err error) {
 
 // follow starts to list and watch the kind, unless that is done already.
 func (c *clusterPolicies) follow(ctx context.Context) error {
-	if c.informer != nil {
+	if c.unfollow != nil {
 		return nil
 	}
 	calls := listWatcher{list: c.list, watch: checked(c.watch, isClusterPolicy)}
@@ -180,10 +176,10 @@ func (c *clusterPolicies) follow(ctx context.Context) error {
 			c.markResolved()
 		}
 	})
-	c.informer = &running{stop: func() {
+	c.unfollow = func() {
 		cancel()
 		tasks.Wait()
-	}}
+	}
 	return nil
 }
 
@@ -223,7 +219,7 @@ func (c *clusterPolicies) suspend(why string) {
 
 // empty ends the watch of a kind that is absent, and deletes what was delivered.
 func (c *clusterPolicies) empty() {
-	if c.informer != nil {
+	if c.unfollow != nil {
 		c.log.Info("the API server has no ClusterNetworkPolicies any more")
 	}
 	c.stop()
@@ -234,9 +230,9 @@ func (c *clusterPolicies) empty() {
 }
 
 func (c *clusterPolicies) stop() {
-	if c.informer != nil {
-		c.informer.stop()
-		c.informer = nil
+	if c.unfollow != nil {
+		c.unfollow()
+		c.unfollow = nil
 	}
 }
 
