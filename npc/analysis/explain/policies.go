@@ -70,7 +70,7 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 		if row.Tier != tier {
 			continue
 		}
-		row.Pods = which(pods, func(pod string) bool { return slices.Contains(c.Choosing(c.Pods[pod]), p) })
+		row.Pods = selectedOf(pods, func(pod string) bool { return slices.Contains(c.Choosing(c.Pods[pod]), p) })
 		if namespace != "" && len(row.Pods) == 0 {
 			continue
 		}
@@ -116,7 +116,7 @@ func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 			continue
 		}
 		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Unreadable: c.Unreadable.Pods.Lacks(p.Namespace),
-			Pods: which(pods, func(pod string) bool { return slices.Contains(c.Selecting(c.Pods[pod]), p) })}
+			Pods: selectedOf(pods, func(pod string) bool { return slices.Contains(c.Selecting(c.Pods[pod]), p) })}
 		row.setTypes(p.Isolates[npc.Ingress], p.Isolates[npc.Egress])
 		if p.Invalid != nil {
 			row.Invalid = p.Invalid.Error()
@@ -141,11 +141,11 @@ func (r *PolicyRow) setTypes(ingress, egress bool) {
 	}
 }
 
-// which returns those of pods that a policy chooses; an empty slice, not nil, if it chooses none.
-func which(pods []string, chosen func(string) bool) []string {
+// selectedOf returns those of pods that a policy selects; an empty slice, not nil, if it selects none.
+func selectedOf(pods []string, selected func(string) bool) []string {
 	out := []string{}
 	for _, pod := range pods {
-		if chosen(pod) {
+		if selected(pod) {
 			out = append(out, pod)
 		}
 	}
