@@ -90,10 +90,7 @@ func (s *Side) explain(g *Group, of *group) {
 			v = was
 		}
 		if v.Flow.From.Addr.IsValid() && v.Flow.To.Addr.IsValid() {
-			g.Example.Family = "IPv6"
-			if is4 {
-				g.Example.Family = "IPv4"
-			}
+			g.Example.Family = npc.FamilyOf(v.Flow.To.Addr).String()
 		}
 		g.Before, g.After = s.reason(0, was, inFirst, is, inSecond, from, to),
 			s.reason(1, is, inSecond, was, inFirst, from, to)

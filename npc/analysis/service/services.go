@@ -75,10 +75,8 @@ func (x *Network) Find(text, port string) (*Target, error) {
 		return x.byNodeName(text, port)
 	}
 	a = a.Unmap()
-	for _, s := range x.services {
-		if via := x.via(s, a); via != "" {
-			return x.target(s, via, port, a)
-		}
+	if s, via := x.at(a); s != nil {
+		return x.target(s, via, port, a)
 	}
 	if x.nodes[a] {
 		return x.byNodePort(a, port)
@@ -112,15 +110,27 @@ func (x *Network) FindAll(text, port string) (all []*Target, err error) {
 
 // service returns the Service that an address or a name is of; nil if it is of none.
 func (x *Network) service(text string) *corev1.Service {
-	a, err := netip.ParseAddr(text)
+	if a, err := netip.ParseAddr(text); err == nil {
+		s, _ := x.at(a.Unmap())
+		return s
+	}
 	name, namespace := splitName(text)
 	for _, s := range x.services {
-		if err == nil && x.via(s, a.Unmap()) != "" ||
-			err != nil && IsName(text) && s.Name == name && s.Namespace == namespace {
+		if IsName(text) && s.Name == name && s.Namespace == namespace {
 			return s
 		}
 	}
 	return nil
+}
+
+// at returns the Service that has an address, and a text about the address; nil and an empty text if none has.
+func (x *Network) at(a netip.Addr) (*corev1.Service, string) {
+	for _, s := range x.services {
+		if via := x.via(s, a); via != "" {
+			return s, via
+		}
+	}
+	return nil, ""
 }
 
 // IsName reports whether a text is the name of a Service: svc/NAME.NAMESPACE or svc/NAMESPACE/NAME.
@@ -360,13 +370,6 @@ func family(a netip.Addr) corev1.IPFamily {
 
 // Name returns a text about the Service that has an address; it is empty if none has.
 func (x *Network) Name(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	for _, s := range x.services {
-		if via := x.via(s, a); via != "" {
-			return via
-		}
-	}
-	return ""
+	_, via := x.at(a)
+	return via
 }
