@@ -68,10 +68,9 @@ func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 		verdicts = append(verdicts, v)
 		x.Allowed = x.Allowed && v.Allowed
 	}
-	all := append(slices.Clone(x.Verdicts), verdicts...)
-	x.Unknown = !x.Allowed &&
-		!slices.ContainsFunc(all, func(v explain.Verdict) bool { return !v.Allowed && !v.Unknown })
 	x.Verdicts, x.Groups = append(x.Verdicts, verdicts...), append(x.Groups, verdicts)
+	x.Unknown = !x.Allowed &&
+		!slices.ContainsFunc(x.Verdicts, func(v explain.Verdict) bool { return !v.Allowed && !v.Unknown })
 }
 
 // addAdvice adds changes for the first endpoints that are denied. The change preferred for one may be enough for the

@@ -41,17 +41,14 @@ func newStage(c *cluster.Cluster) *stage {
 // place puts a record into the first state that it does not contradict.
 func (s *stage) place(i int, r flowlog.Record) {
 	from, to := s.pod(r, r.From, r.To, nil), s.pod(r, r.To, r.From, r.PortNames)
-	var in *state
-	for _, w := range s.states {
-		if w.hasRoom(r.From.Addr, from) && w.hasRoom(r.To.Addr, to) && w.agrees(to, r) {
-			in = w
-			break
-		}
+	at := slices.IndexFunc(s.states, func(w *state) bool {
+		return w.hasRoom(r.From.Addr, from) && w.hasRoom(r.To.Addr, to) && w.agrees(to, r)
+	})
+	if at < 0 {
+		at = len(s.states)
+		s.states = append(s.states, newState(s.empty.Clone()))
 	}
-	if in == nil {
-		in = newState(s.empty.Clone())
-		s.states = append(s.states, in)
-	}
+	in := s.states[at]
 	for _, e := range []flowlog.End{r.From, r.To} {
 		s.reconcile(in, e)
 	}
