@@ -29,20 +29,27 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 // executeOn runs weave-npc as execute does, with a standard input.
 func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code int) {
 	t.Helper()
-	var stdout bytes.Buffer
+	var all, stdout, stderr bytes.Buffer
 	root := rootcmd.Command()
 	root.SetIn(stdin)
 	root.SetArgs(args)
-	root.SetOut(&stdout)
-	root.SetErr(&stdout)
+	root.SetOut(io.MultiWriter(&all, &stdout))
+	root.SetErr(io.MultiWriter(&all, &stderr))
 	ran, err := root.ExecuteContextC(t.Context())
-	if err == nil {
-		return stdout.String(), 0
+	if err != nil {
+		code = cli.Status(ran, err)
 	}
-	if !errors.Is(err, cli.ErrNo) {
-		fmt.Fprintln(spelling.NewWriter(&stdout), "weave-npc:", err) // as main does
+	const note = "weave-npc:"
+	if strings.HasPrefix(stdout.String(), note) || strings.Contains(stdout.String(), "\n"+note) {
+		t.Errorf("%v: a note is on stdout:\n%s", args, &stdout)
 	}
-	return stdout.String(), cli.Status(ran, err)
+	if text := stderr.String(); text != "" && !strings.HasPrefix(text, note) && args[0] != "__complete" {
+		t.Errorf("%v: an answer is on stderr:\n%s", args, text)
+	}
+	if err != nil && !errors.Is(err, cli.ErrNo) {
+		fmt.Fprintln(spelling.NewWriter(&all), note, err) // as main does
+	}
+	return all.String(), code
 }
 
 // checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares
@@ -170,6 +177,9 @@ func TestUnreadableClusterPoliciesAreNoted(t *testing.T) {
 // TestOtherFiles has manifests among files that are none, policies of kinds that are not enforced, and objects that name
 // no namespace.
 func TestOtherFiles(t *testing.T) { checkTranscript(t, "testdata/other.txt") }
+
+// TestRepository has what a repository has besides manifests, and what operators mistype.
+func TestRepository(t *testing.T) { checkTranscript(t, "testdata/repository.txt") }
 
 // TestWorkloadsAreAskedAbout shows what the commands make of workloads without pods, of those that have some, and of
 // standard input.

@@ -133,6 +133,15 @@ func TestS102_AnswersFollowTheNodes(t *testing.T) {
 	}
 }
 
+// TestS102_CheckSaysWhatNodesEnforce of the policies that are annotated, where it looks for what is wrong.
+func TestS102_CheckSaysWhatNodesEnforce(t *testing.T) {
+	out, code := execute(t, "check", "cluster", "--kubeconfig", apiServer(t, []string{`shop/deny "weave-npc/staged":"true"`}, "a --staged=off"))
+	want := "weave-npc: 1 policy is annotated weave-npc/staged and is taken for enforced: the nodes run without --staged\n"
+	if !strings.HasPrefix(out, want) || code != 0 {
+		t.Errorf("it ends with %d\n%s", code, out)
+	}
+}
+
 // TestS102_NodesAsJSON shows the fields for the nodes that enforce a staged policy.
 func TestS102_NodesAsJSON(t *testing.T) {
 	kubeconfig := apiServer(t, []string{`shop/deny "weave-npc/staged":"true"`, `fence "weave-npc/staged":"true"`},

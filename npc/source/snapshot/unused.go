@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +36,10 @@ func unusedOf(files []directory.File) (unused []Unused, notes []string) {
 	foreign := map[string]bool{}
 	var order, templates []string
 	for _, f := range files {
-		for _, kind := range slices.Sorted(maps.Keys(f.Ignored)) {
+		byLine := func(a, b string) int {
+			return cmp.Or(cmp.Compare(f.Ignored[a].Line, f.Ignored[b].Line), strings.Compare(a, b))
+		}
+		for _, kind := range slices.SortedFunc(maps.Keys(f.Ignored), byLine) {
 			ignored := f.Ignored[kind]
 			switch {
 			case ignored.Doubt != "":

@@ -166,7 +166,8 @@ func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) 
 		}
 		o, err := m.WithWorkloads()
 		if err == nil && o.Empty() {
-			err = errors.Errorf("%s has no namespaces, pods, workloads, nodes or policies", spelling.Escape(c.Manifests))
+			err = errors.New(strings.Join(append([]string{
+				spelling.Escape(c.Manifests) + " has no namespaces, pods, workloads, nodes or policies"}, o.Notes...), "; "))
 		}
 		return o, err
 	}
