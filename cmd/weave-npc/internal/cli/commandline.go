@@ -14,9 +14,10 @@ import (
 func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		cmd.SetErr(notes{cmd.ErrOrStderr(), root.DisplayName()})
+		stderr := cmd.ErrOrStderr()
+		cmd.SetErr(notes{stderr, root.DisplayName()})
 		if isAnswer(cmd) {
-			guard(cmd)
+			guard(cmd, stderr)
 		}
 		return setFromEnvironment(cmd, tree())
 	}

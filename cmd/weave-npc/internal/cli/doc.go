@@ -7,6 +7,7 @@
 //	Answers       marks commands that answer a question; Status returns the exit status after an error
 //	Version       the version of the binary, and the command that prints it
 //	Raw           the output without the escapes that commands which answer have
+//	Doing         what a command does that takes long, on a terminal
 //	SaveMemory    for commands that run once
 //
 // It must not know any particular flag or command, except those that cobra adds and version: what depends on a flag is

@@ -14,11 +14,21 @@ import (
 
 // guard prepares a command that answers about what others wrote, such as the author of a pull request. It changes
 // nothing, so that a signal ends it at once, whatever it is reading or computing. Nothing that it prints is a command,
-// for a terminal or for continuous integration.
-func guard(cmd *cobra.Command) {
+// for a terminal or for continuous integration. Its notes end at a writer; if that is a terminal, it shows there what it
+// does.
+func guard(cmd *cobra.Command, end io.Writer) {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
-	cmd.SetOut(spelling.NewWriter(coloured(cmd.OutOrStdout())))
-	cmd.SetErr(spelling.NewWriter(cmd.ErrOrStderr()))
+	out, stderr := coloured(cmd.OutOrStdout()), io.Writer(spelling.NewWriter(cmd.ErrOrStderr()))
+	if p := newProgress(stderr, end); p != nil {
+		out, stderr = answered{out, p}, p
+		run := cmd.RunE
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			defer p.end()
+			return run(cmd, args)
+		}
+	}
+	cmd.SetOut(spelling.NewWriter(out))
+	cmd.SetErr(stderr)
 }
 
 // notes has what is noted begin with the name by which the user called the program.

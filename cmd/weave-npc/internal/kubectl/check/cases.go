@@ -4,6 +4,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output/findings"
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/analysis/check"
@@ -49,7 +50,8 @@ func (t *tally) cases(v *npccluster.View, f expectation.File, stderr io.Writer) 
 	p.Counterexamples = t.counterexamples
 	defer func() { t.counterexamples = p.Counterexamples }()
 	possible := false
-	for _, e := range f.Expectations {
+	for i, e := range f.Expectations {
+		cli.Doing(stderr, "checking expectation %d of %d of %s", i+1, len(f.Expectations), f.Path)
 		r := p.Check(e)
 		c := findings.Case{Name: e.Name, File: e.Path, Line: e.Line}
 		possible = possible || r.PossibleFrom+r.PossibleTo > 0

@@ -206,6 +206,7 @@ func (o *options) find(ctx context.Context, all snapshot.Objects, files []expect
 		manifests = t.manifests
 	}
 	if o.only != onlyExpectations {
+		cli.Doing(stderr, "looking for what is wrong with %d policies", len(all.Policies)+len(all.ClusterPolicies))
 		n, err := o.Network(ctx)
 		if err != nil {
 			return nil, "", err

@@ -134,6 +134,7 @@ func (o *options) run(ctx context.Context, before, after string, out io.Writer) 
 			}
 		}
 	}
+	cli.Doing(o.stderr, "comparing the states: %d and %d pods", len(w[0].View().Pods), len(w[1].View().Pods))
 	r := diff.Compare(w[0], w[1], o.restrict)
 	for i, pod := range r.Omitted {
 		if i == 3 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -97,6 +98,7 @@ func (o *once) Write(note []byte) (int, error) {
 
 // source reads a source by name.
 func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared, err error) {
+	cli.Doing(s.stderr, "reading %s", name)
 	revision, path, isRevision := splitRevision(name)
 	switch explicit := strings.HasPrefix(name, gitPrefix); {
 	case name == fromCluster:

@@ -135,10 +135,12 @@ func (c *ObjectFlags) Preview(ctx context.Context, stderr io.Writer) (Staged, er
 	if err := c.preview.Check(); err != nil {
 		return Staged{}, err
 	}
+	cli.Doing(stderr, "reading %s", c.Origin())
 	all, err := c.everything(ctx)
 	if err != nil {
 		return Staged{}, err
 	}
+	cli.Doing(stderr, "evaluating the policies for %s", spelling.Count(len(all.Pods), "pod"))
 	for _, note := range all.UnreadableNotes() {
 		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
 	}

@@ -104,7 +104,7 @@ func (o *options) run(ctx context.Context, text string, out, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	answers := ask(v, subjects, o.eachPod)
+	answers := ask(v, subjects, o.eachPod, stderr)
 	for i := range answers {
 		if n := len(answers[i].omitted); n > 0 {
 			_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %s\n",

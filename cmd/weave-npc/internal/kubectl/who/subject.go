@@ -2,11 +2,13 @@ package who
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/service"
 	"github.com/weave-npc/weave-npc/npc/analysis/whocan"
@@ -101,8 +103,9 @@ type answer struct {
 }
 
 // ask answers about each subject. Of subjects that are alike, the first stands for all.
-func ask(v *cluster.View, subjects []subject, eachPod bool) (answers []answer) {
-	for _, s := range subjects {
+func ask(v *cluster.View, subjects []subject, eachPod bool, stderr io.Writer) (answers []answer) {
+	for i, s := range subjects {
+		cli.Doing(stderr, "evaluating the policies for %s, %d of %d", s.name, i+1, len(subjects))
 		answered := func(a answer) bool { return a.via == s.via && slices.Contains(a.alike, s.name) }
 		if slices.ContainsFunc(answers, answered) {
 			continue
