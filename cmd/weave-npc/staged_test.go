@@ -133,8 +133,8 @@ func TestS102_AnswersFollowTheNodes(t *testing.T) {
 	}
 }
 
-// TestS102_CheckSaysWhatNodesEnforce of the policies that are annotated, where it looks for what is wrong.
-func TestS102_CheckSaysWhatNodesEnforce(t *testing.T) {
+// TestS102_CheckNotesWhatNodesEnforce of the policies that are annotated, where it looks for what is wrong.
+func TestS102_CheckNotesWhatNodesEnforce(t *testing.T) {
 	out, code := execute(t, "check", "cluster", "--kubeconfig", apiServer(t, []string{`shop/deny "weave-npc/staged":"true"`}, "a --staged=off"))
 	want := "weave-npc: 1 policy is annotated weave-npc/staged and is taken for enforced: the nodes run without --staged\n"
 	if !strings.HasPrefix(out, want) || code != 0 {

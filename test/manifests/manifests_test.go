@@ -259,7 +259,8 @@ func TestRightsAreTheLeast(t *testing.T) {
 func TestReadersOnlyRead(t *testing.T) {
 	rules := decode[rbacv1.ClusterRole](t, kustomized(t, prod+"/readers"), "ClusterRole weave-npc-reader").Rules
 	rules = append(rules, decode[rbacv1.Role](t, kustomized(t, prod+"/readers/namespace"), "Role weave-npc-reader").Rules...)
-	known := []string{"namespaces", "pods", "networkpolicies", "clusternetworkpolicies", "nodes", "services", "endpointslices"}
+	known := []string{"namespaces", "pods", "networkpolicies", "clusternetworkpolicies", "nodes", "services", "endpointslices",
+		"ingresses", "httproutes"}
 	for _, r := range rules {
 		for _, verb := range r.Verbs {
 			if verb != "get" && verb != "list" {
@@ -272,7 +273,7 @@ func TestReadersOnlyRead(t *testing.T) {
 			}
 		}
 	}
-	if len(rules) != 9 {
+	if len(rules) != 11 {
 		t.Errorf("there are %d rules", len(rules))
 	}
 }

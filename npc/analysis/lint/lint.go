@@ -9,7 +9,8 @@
 //	linter                              holds objects and findings; Run calls the checks in order
 //	policy, peer, port                  checks of one NetworkPolicy; clusterpolicy, domainname of the others
 //	dns                                 which pods may ask DNS servers
-//	service                             which Services policies close to clients outside
+//	service                             which Services policies close to clients outside, or to the controllers of
+//	                                    Ingresses and HTTPRoutes
 //	cover                               what another policy or rule makes superfluous, by within
 //	typo                                names that are nearly those of something else
 //	pods                                the pods that policies are about, in groups

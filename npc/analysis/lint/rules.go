@@ -24,7 +24,7 @@ type RuleInfo struct {
 func Rules() []RuleInfo {
 	return []RuleInfo{kindNotEnforced, invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
 		emptyList, allowsAll, rulesIgnored,
-		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, serviceClosed, portName, portNotOffered, exceptAll, exceptTwice,
+		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, serviceClosed, backendBlocked, backendMissing, portName, portNotOffered, exceptAll, exceptTwice,
 		blockOfPods, ruleCovered, policyCovered,
 		ruleUnreachable, samePriority, passInBaseline, nameOfService, wildcardPublic, ignoreUnknown, annotationUnclear}
 }
@@ -72,6 +72,13 @@ var (
 		"Policies let no address outside reach a Service that is for clients outside.",
 		"Packets from a load balancer have the client's address or a node's, which selectors of pods do not match. " +
 			"Allow the port without from, or from an ipBlock."}
+	backendBlocked = RuleInfo{"backend-blocked", Warning,
+		"Policies keep the controller of an Ingress or HTTPRoute from the pods that it leads to.",
+		"The controller is taken to run in another namespace, on the network of nodes or outside, in which case clients " +
+			"get errors. Allow the port from the controller's namespace, or from an ipBlock with the nodes."}
+	backendMissing = RuleInfo{"backend-missing", Warning,
+		"An Ingress or HTTPRoute leads to a Service, or to a port of one, that does not exist.",
+		"Clients get errors, whatever the policies allow. Correct the name or the port."}
 	portName = RuleInfo{"port-name-unknown", Warning, "A rule names a port that no pod concerned has.",
 		"It matches nothing. The name is looked up on the pods that receive: " +
 			"those selected for ingress, the peers for egress, with the protocol."}

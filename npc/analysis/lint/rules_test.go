@@ -306,31 +306,6 @@ func TestOddClusters(t *testing.T) {
 	}
 }
 
-// TestServices are for clients outside, behind pods that policies isolate.
-func TestServices(t *testing.T) {
-	const closed = "warning no rule lets addresses outside reach tcp/5432 of pod shop/db, which is behind LoadBalancer shop/db"
-	for name, c := range map[string]struct{ service, policy, want string }{
-		"pods alone":          {"type: LoadBalancer", "ingress: [{from: [{podSelector: {}}]}]", closed},
-		"nothing":             {"type: LoadBalancer", "", closed},
-		"another port":        {"type: LoadBalancer", "ingress: [{ports: [{port: 80}]}]", closed},
-		"a NodePort":          {"type: NodePort", "", strings.Replace(closed, "LoadBalancer", "NodePort", 1)},
-		"for the cluster":     {"type: ClusterIP", "", ""},
-		"its port":            {"type: LoadBalancer", "ingress: [{ports: [{port: 5432}]}]", ""},
-		"its port's name":     {"type: LoadBalancer", "ingress: [{ports: [{port: postgres}]}]", ""},
-		"a block":             {"type: LoadBalancer", "ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]", ""},
-		"egress is isolated":  {"type: LoadBalancer", "policyTypes: [Egress]", ""},
-		"endpoints elsewhere": {"type: LoadBalancer, selector: null", "", ""},
-	} {
-		policy := strings.TrimSuffix("shop/p {podSelector: {matchLabels: {app: db}}, "+c.policy, ", ") + "}"
-		text := objects(t, policy) + "---\napiVersion: v1\nkind: Service\nmetadata: {name: db, namespace: shop}\nspec: {" + c.service +
-			", ports: [{port: 5432}]"
-		if !strings.Contains(c.service, "selector") {
-			text += ", selector: {app: db}"
-		}
-		t.Run(name, func(t *testing.T) { expect(t, lintText(t, text+"}\n"), "service-closed", c.want) })
-	}
-}
-
 // TestIgnored silences a rule for one policy, and not for another.
 func TestIgnored(t *testing.T) {
 	const policy = "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n" +

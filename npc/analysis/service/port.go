@@ -47,6 +47,12 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 		strings.Join(has, ", "))
 }
 
+// HasPort reports whether a Service has a port with a number or a name.
+func HasPort(s *corev1.Service, text string) bool {
+	_, err := servicePort(s, text)
+	return err == nil
+}
+
 // portName returns a port with its name in parentheses.
 func portName(p corev1.ServicePort) string {
 	text := flow.Service{Protocol: npc.PortProtocol(p.Protocol), Port: uint16(p.Port)}.String()

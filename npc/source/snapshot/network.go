@@ -5,15 +5,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -26,6 +32,8 @@ type Network struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
 	Nodes    []*corev1.Node
+	// Entrances are those of manifests, or of an API server if they are listed too.
+	Entrances []Entrance
 	// Unreadable has a line for each kind or file that could not be read, with the reason.
 	Unreadable []string
 }
@@ -65,6 +73,46 @@ func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ..
 	return n
 }
 
+// ListEntrances reads the Ingresses and HTTPRoutes too, if the user may list them.
+func (n *Network) ListEntrances(ctx context.Context, client kubernetes.Interface) {
+	list, err := client.NetworkingV1().Ingresses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		n.Unreadable = append(n.Unreadable, fmt.Sprintf("ingresses cannot be listed: %v", err))
+	} else {
+		for i := range list.Items {
+			n.Entrances = append(n.Entrances, ofIngress(&list.Items[i]))
+		}
+	}
+	routes, err := listRoutes(ctx, client.Discovery())
+	if err != nil {
+		n.Unreadable = append(n.Unreadable, fmt.Sprintf("httproutes cannot be listed: %v", err))
+	}
+	for i := range routes {
+		n.Entrances = append(n.Entrances, routes[i].entrance())
+	}
+}
+
+// listRoutes lists HTTPRoutes; none if the API server does not have the kind.
+func listRoutes(ctx context.Context, client discovery.DiscoveryInterface) ([]httpRoute, error) {
+	served, err := client.ServerResourcesForGroupVersion(gatewayVersion)
+	isRoute := func(r metav1.APIResource) bool { return r.Kind == kindHTTPRoute }
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !slices.ContainsFunc(served.APIResources, isRoute):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	text, err := client.RESTClient().Get().AbsPath("/apis/" + gatewayVersion + "/httproutes").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []httpRoute `json:"items"`
+	}
+	err = json.Unmarshal(text, &list)
+	return list.Items, err
+}
+
 // cause returns why not all of a kind was read; nil if it was.
 func cause(p npc.Partly, err error) error {
 	if err == nil && p.Reason != "" {
@@ -81,7 +129,7 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// Network reads the Services, EndpointSlices and Nodes. It skips files that Objects refuses.
+// Network reads the Services, EndpointSlices, Nodes and Entrances. It skips files that Objects refuses.
 func (m *Manifests) Network() (n Network, err error) {
 	_, err = m.parse(func(path string, text []byte) manifest.File {
 		n.readFile(path, text)
@@ -93,10 +141,23 @@ func (m *Manifests) Network() (n Network, err error) {
 	for _, o := range n.Slices {
 		o.Namespace = cmp.Or(o.Namespace, m.Namespace, metav1.NamespaceDefault)
 	}
+	for i := range n.Entrances {
+		e := &n.Entrances[i]
+		e.Namespace = cmp.Or(e.Namespace, m.Namespace, metav1.NamespaceDefault)
+		for j := range e.Backends {
+			e.Backends[j].Namespace = cmp.Or(e.Backends[j].Namespace, e.Namespace)
+		}
+		if m.kustomized {
+			e.Line = 1 // lines of what kustomize prints are in no file
+		}
+	}
 	return n, err
 }
 
-// readFile reads the Services, EndpointSlices and Nodes of a file. Manifests.Objects reads the others.
+// networkKinds match documents that may have the kinds.
+var networkKinds = regexp.MustCompile("Service|EndpointSlice|Node|Ingress|" + kindHTTPRoute)
+
+// readFile reads the Services, EndpointSlices, Nodes and Entrances of a file. Manifests.Objects reads the others.
 func (n *Network) readFile(path string, data []byte) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -107,11 +168,16 @@ func (n *Network) readFile(path string, data []byte) {
 			}
 			return
 		}
-		if bytes.Contains(document, []byte("Service")) || bytes.Contains(document, []byte("EndpointSlice")) ||
-			bytes.Contains(document, []byte("Node")) {
-			if err := n.readObject(document); err != nil {
-				n.Unreadable = append(n.Unreadable, fmt.Sprintf("%s: %v", path, err))
-			}
+		if !networkKinds.Match(document) {
+			continue
+		}
+		known := len(n.Entrances)
+		if err := n.readObject(document); err != nil {
+			n.Unreadable = append(n.Unreadable, fmt.Sprintf("%s: %v", path, err))
+		}
+		for i := known; i < len(n.Entrances); i++ {
+			n.Entrances[i].Path = path
+			n.Entrances[i].Line = 1 + bytes.Count(data[:max(0, bytes.Index(data, bytes.TrimSpace(document)))], []byte("\n"))
 		}
 	}
 }
@@ -132,7 +198,20 @@ func (n *Network) readObject(document []byte) error {
 		return add(document, &n.Slices)
 	case "v1 Node":
 		return add(document, &n.Nodes)
-	case "v1 List", "v1 ServiceList", "discovery.k8s.io/v1 EndpointSliceList", "v1 NodeList":
+	case "networking.k8s.io/v1 Ingress":
+		var all []*networkingv1.Ingress
+		if err := add(document, &all); err != nil {
+			return err
+		}
+		n.Entrances = append(n.Entrances, ofIngress(all[0]))
+	case gatewayVersion + " " + kindHTTPRoute:
+		var all []*httpRoute
+		if err := add(document, &all); err != nil {
+			return err
+		}
+		n.Entrances = append(n.Entrances, all[0].entrance())
+	case "v1 List", "v1 ServiceList", "discovery.k8s.io/v1 EndpointSliceList", "v1 NodeList",
+		"networking.k8s.io/v1 IngressList", gatewayVersion + " " + kindHTTPRoute + "List":
 		for _, item := range head.Items {
 			if fields, ok := item.(map[string]any); ok && fields["kind"] == nil && kind != "List" {
 				fields["apiVersion"], fields["kind"] = head.APIVersion, strings.TrimSuffix(kind, "List")
@@ -157,4 +236,79 @@ func add[T any](document []byte, to *[]*T) error {
 	}
 	*to = append(*to, o)
 	return nil
+}
+
+const (
+	kindIngress    = "Ingress"
+	kindHTTPRoute  = "HTTPRoute"
+	gatewayVersion = "gateway.networking.k8s.io/v1"
+)
+
+// Entrance is an Ingress or an HTTPRoute: a controller leads connections from outside to Services by it.
+type Entrance struct {
+	Kind, Namespace, Name string
+	Backends              []Backend
+	// Path and Line are where it is in manifests; empty and 0 if it is in none.
+	Path string
+	Line int
+}
+
+// Backend is a port of a Service, by its number or by its name.
+type Backend struct{ Namespace, Service, Port string }
+
+func ofIngress(o *networkingv1.Ingress) Entrance {
+	e := Entrance{Kind: kindIngress, Namespace: o.Namespace, Name: o.Name}
+	add := func(b *networkingv1.IngressBackend) {
+		if b != nil && b.Service != nil {
+			e.add(Backend{o.Namespace, b.Service.Name, cmp.Or(b.Service.Port.Name, tcp(b.Service.Port.Number))})
+		}
+	}
+	add(o.Spec.DefaultBackend)
+	for _, r := range o.Spec.Rules {
+		if r.HTTP != nil {
+			for i := range r.HTTP.Paths {
+				add(&r.HTTP.Paths[i].Backend)
+			}
+		}
+	}
+	return e
+}
+
+func tcp(port int32) string { return fmt.Sprintf("tcp/%d", port) }
+
+// add adds a backend once.
+func (e *Entrance) add(b Backend) {
+	if !slices.Contains(e.Backends, b) {
+		e.Backends = append(e.Backends, b)
+	}
+}
+
+// httpRoute is what is read of an HTTPRoute.
+type httpRoute struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Rules []struct {
+			BackendRefs []struct {
+				Group     string `json:"group"`
+				Kind      string `json:"kind"`
+				Name      string `json:"name"`
+				Namespace string `json:"namespace"`
+				Port      int32  `json:"port"`
+			} `json:"backendRefs"`
+		} `json:"rules"`
+	} `json:"spec"`
+}
+
+// entrance returns the Services that the route leads to. Other kinds of backends are none.
+func (o *httpRoute) entrance() Entrance {
+	e := Entrance{Kind: kindHTTPRoute, Namespace: o.Namespace, Name: o.Name}
+	for _, r := range o.Spec.Rules {
+		for _, b := range r.BackendRefs {
+			if b.Group == "" && cmp.Or(b.Kind, "Service") == "Service" {
+				e.add(Backend{cmp.Or(b.Namespace, o.Namespace), b.Name, tcp(b.Port)})
+			}
+		}
+	}
+	return e
 }

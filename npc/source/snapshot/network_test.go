@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,4 +81,65 @@ func TestLoadNetworkOfNothing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Error(err)
 	}
+}
+
+// TestEntrances of manifests and of an API server: the Services that Ingresses and HTTPRoutes lead to.
+func TestEntrances(t *testing.T) {
+	const ingress = `"metadata": {"name": "web", "namespace": "shop"}, "spec": {"defaultBackend": {"service": {"name": "web", "port": {"name": "http"}}},
+		"rules": [{"host": "a"}, {"http": {"paths": [{"backend": {"service": {"name": "api", "port": {"number": 80}}}},
+		{"backend": {"service": {"name": "api", "port": {"number": 80}}}}, {"backend": {"resource": {"kind": "Bucket", "name": "b"}}}]}}]}`
+	const route = `"metadata": {"name": "route", "namespace": "edge"}, "spec": {"rules": [{"backendRefs": [{"name": "web", "port": 8080},
+		{"group": "", "kind": "Service", "name": "db", "namespace": "shop", "port": 5432}, {"group": "example.com", "kind": "Bucket", "name": "b"}]}, {}]}`
+	const resources = `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "gateway.networking.k8s.io/v1",
+		"resources": [{"name": "httproutes", "kind": "HTTPRoute"}]}`
+	const inShop, inEdge = "Ingress shop/web [{shop web http} {shop api tcp/80}]", "HTTPRoute edge/route [{edge web tcp/8080} {shop db tcp/5432}]"
+	const ingresses, version, routes = "/apis/networking.k8s.io/v1/ingresses", "/apis/gateway.networking.k8s.io/v1", "/apis/gateway.networking.k8s.io/v1/httproutes"
+	list := func(item string) string {
+		return `{"kind": "IngressList", "apiVersion": "networking.k8s.io/v1", "items": [{` + item + `}]}`
+	}
+	for _, c := range []struct {
+		name    string
+		answers map[string]string
+		want    string
+	}{
+		{"both", map[string]string{ingresses: list(ingress), version: resources, routes: list(route)}, inShop + "; " + inEdge},
+		{"no_routes", map[string]string{ingresses: list(ingress)}, inShop},
+		{"another_kind_of_route", map[string]string{ingresses: list(ingress), version: strings.ReplaceAll(resources, "HTTP", "GRPC")}, inShop},
+		{"forbidden", map[string]string{ingresses: "", version: resources, routes: ""},
+			"ingresses cannot be listed; httproutes cannot be listed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, _ := sourcetest.Answers(t, c.answers)
+			var n Network
+			n.ListEntrances(t.Context(), client)
+			if got := entrances(n); got != c.want {
+				t.Errorf("%s, want\n%s", got, c.want)
+			}
+		})
+	}
+	t.Run("manifests", func(t *testing.T) {
+		text := "# none\n---\n" + `{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", ` + strings.Replace(ingress, `, "namespace": "shop"`, "", 1) +
+			"}\n---\n" + `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", ` + route + "}]}"
+		m := &Manifests{path: "-", text: []byte(text), Namespace: "shop"}
+		n, err := m.Network()
+		if got := entrances(n); err != nil || got != inShop+"; "+inEdge {
+			t.Errorf("%s, %v", got, err)
+		}
+		if a, b := n.Entrances[0], n.Entrances[1]; a.Path != "-" || a.Line != 3 || b.Line != 7 {
+			t.Errorf("%s:%d and %d", a.Path, a.Line, b.Line)
+		}
+	})
+}
+
+// entrances returns the entrances of a network, and what could not be read, as a text.
+func entrances(n Network) string {
+	var all []string
+	for _, e := range n.Entrances {
+		all = append(all, fmt.Sprint(e.Kind, " ", e.Namespace, "/", e.Name, " ", e.Backends))
+	}
+	for _, u := range n.Unreadable {
+		what, _, _ := strings.Cut(u, ": ")
+		all = append(all, what)
+	}
+	return strings.Join(all, "; ")
 }

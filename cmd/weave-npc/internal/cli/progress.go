@@ -51,7 +51,7 @@ func newProgress(notes, end io.Writer) *progress {
 	return p
 }
 
-// Doing says what a command does from now on, such as reading objects, to where its notes go.
+// Doing sets what a command does from now on, such as reading objects. It takes where the notes of the command go.
 func Doing(stderr io.Writer, format string, args ...any) {
 	if p, is := stderr.(*progress); is {
 		p.mu.Lock()

@@ -207,12 +207,12 @@ func (o *options) find(ctx context.Context, all snapshot.Objects, files []expect
 	}
 	if o.only != onlyExpectations {
 		cli.Doing(stderr, "looking for what is wrong with %d policies", len(all.Policies)+len(all.ClusterPolicies))
-		n, err := o.Network(ctx)
+		n, err := o.Entrances(ctx)
 		if err != nil {
 			return nil, "", err
 		}
 		for _, what := range n.Unreadable {
-			note(stderr, "which Services policies close is not checked: %s", spelling.Escape(what))
+			note(stderr, "which Services policies close is not checked for all: %s", spelling.Escape(what))
 		}
 		r.Rules = append(r.Rules, lintRules()...)
 		r.Findings = lintFindings(all, v, n)

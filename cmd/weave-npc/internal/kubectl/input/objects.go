@@ -236,6 +236,19 @@ func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
 	return snapshot.ListNetwork(ctx, client, c.namespaces()...), nil
 }
 
+// Entrances reads the same, with the Ingresses and HTTPRoutes that lead to Services.
+func (c *ObjectFlags) Entrances(ctx context.Context) (snapshot.Network, error) {
+	n, err := c.Network(ctx)
+	if err != nil || c.Manifests != "" {
+		return n, err
+	}
+	client, _, err := apiclient.ForUser(c.Access, cli.Version())
+	if err == nil {
+		n.ListEntrances(ctx, client)
+	}
+	return n, err
+}
+
 // Nodes returns how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It
 // returns nil if none is staged, and for manifests.
 func (c *ObjectFlags) Nodes(r *Staged, stderr io.Writer) *Nodes {
