@@ -4,6 +4,10 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -32,6 +36,71 @@ func (c *Cluster) Another(text string) (pod string, made bool) {
 	p := newOthers(v).of(v.Pods[pods[0]])
 	c.SetPod(*p)
 	return p.Key(), true
+}
+
+// Imagine adds a pod that a text describes by its namespace and its labels, as shop/[app=web,tier=front]. It has free
+// addresses after those of a pod with these labels, with the ports of that, or else of any. Of anything else it returns
+// the text.
+func (c *Cluster) Imagine(text string) (pod string, made bool, err error) {
+	namespace, list, is := strings.Cut(text, "/[")
+	if !is {
+		return text, false, nil
+	}
+	list, closed := strings.CutSuffix(list, "]")
+	set, err := labels.ConvertSelectorToLabelsMap(list)
+	if err != nil || !closed || namespace == "" {
+		return "", false, errors.Errorf("%q describes no pod by its labels: give NAMESPACE/[KEY=VALUE,...]", text)
+	}
+	v := c.View()
+	if err := v.CheckNamespace(namespace); err != nil {
+		return "", false, err
+	}
+	p := npc.Pod{Namespace: namespace, Name: "new-pod", Labels: set}
+	for v.Pods[key(p.Namespace, p.Name)] != nil {
+		p.Name += ".2"
+	}
+	addrs := []netip.Addr{netip.AddrFrom4([4]byte{10, 254, 0, 0})}
+	if like, rank := likest(v, &p); like != nil {
+		addrs = like.Addrs
+		if rank == sameLabels {
+			p.Ports = like.Ports
+		}
+	}
+	free := newOthers(v)
+	for _, a := range addrs {
+		p.Addrs = append(p.Addrs, free.next(a))
+	}
+	c.SetPod(p)
+	return key(p.Namespace, p.Name), true, nil
+}
+
+// How much a pod is like another one.
+const (
+	noAddress = iota
+	anyPod
+	sameNamespace
+	sameLabels
+)
+
+// likest returns the pod with an address that is most like one, the first by name, and how much it is; nil for none.
+func likest(v *View, p *npc.Pod) (like *npc.Pod, rank int) {
+	matches := labels.SelectorFromSet(p.Labels).Matches
+	for _, name := range v.PodNames("") {
+		of, is := v.Pods[name], anyPod
+		switch {
+		case len(of.Addrs) == 0:
+			is = noAddress
+		case of.Namespace != p.Namespace:
+		case len(p.Labels) > 0 && matches(labels.Set(of.Labels)):
+			is = sameLabels
+		default:
+			is = sameNamespace
+		}
+		if is > rank {
+			like, rank = of, is
+		}
+	}
+	return like, rank
 }
 
 // WithOther returns the same view with another pod like one, and its ends for ends of that one.

@@ -157,6 +157,54 @@ func TestAnother(t *testing.T) {
 	}
 }
 
+// TestImagine shows which addresses and ports a pod has that is described by its labels, and what describes none.
+func TestImagine(t *testing.T) {
+	pods := []string{"shop/db 10.1.0.9 fd00::9 role=db sql:5432", "shop/web 10.1.0.1 role=web tier=a http:80", "ops/mon 10.2.0.1 role=mon"}
+	for _, test := range []struct {
+		name, text string
+		pods       []string
+		want       string
+	}{
+		{"with_the_labels_of_a_pod", "shop/[role=web]", pods, "shop/new-pod 10.1.0.2 http"},
+		{"with_others", "shop/[role=web,tier=b]", pods, "shop/new-pod 10.1.0.10 fd00::a"},
+		{"with_none", "shop/[]", pods, "shop/new-pod 10.1.0.10 fd00::a"},
+		{"in_another_namespace", "ops/[role=web]", pods, "ops/new-pod 10.2.0.2"},
+		{"in_an_empty_namespace", "default/[app.kubernetes.io/name=web]", pods, "default/new-pod 10.2.0.2"},
+		{"next_to_nothing", "default/[a=b]", []string{"shop/web role=web"}, "default/new-pod 10.254.0.1"},
+		{"next_to_its_name", "shop/[a=b]", []string{"shop/new-pod 10.1.0.1"}, "shop/new-pod.2 10.1.0.2"},
+		{"a_key_alone", "shop/[role]", pods, `"shop/[role]" describes no pod by its labels: give NAMESPACE/[KEY=VALUE,...]`},
+		{"an_invalid_value", "shop/[role=a b]", pods, `"shop/[role=a b]" describes no pod by its labels: give NAMESPACE/[KEY=VALUE,...]`},
+		{"not_closed", "shop/[role=web", pods, `"shop/[role=web" describes no pod by its labels: give NAMESPACE/[KEY=VALUE,...]`},
+		{"no_namespace", "/[role=web]", pods, `"/[role=web]" describes no pod by its labels: give NAMESPACE/[KEY=VALUE,...]`},
+		{"an_unknown_namespace", "shpo/[role=web]", pods, "there is no namespace shpo; did you mean shop?"},
+		{"a_pod", "shop/web", pods, "shop/web as it is"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := cluster.New()
+			for _, p := range test.pods {
+				c.SetPod(fixture.Pod(p))
+			}
+			got, made, err := c.Imagine(test.text)
+			switch p := c.View().Pods[got]; {
+			case err != nil:
+				got = err.Error()
+			case !made:
+				got += " as it is"
+			default:
+				for _, a := range p.Addrs {
+					got += " " + a.String()
+				}
+				for _, port := range p.Ports {
+					got += " " + port.Name
+				}
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 // TestDeletesOfFormerObjects shows that the deletion of an object with another UID is ignored.
 func TestDeletesOfFormerObjects(t *testing.T) {
 	c := shop(t)

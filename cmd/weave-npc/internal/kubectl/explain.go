@@ -68,7 +68,7 @@ func Explain(kernel Kernel) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.query.From, "from", "", "source: NAMESPACE/POD, an address, or pod/NAME or deploy/NAME with -n")
+	f.StringVar(&o.query.From, "from", "", "source: NAMESPACE/POD, an address, pod/NAME or deploy/NAME with -n, or NAMESPACE/[KEY=VALUE,...]: a pod with labels")
 	f.StringVar(&o.query.To, "to", "", "destination: the same, or a Service as svc/NAME.NAMESPACE, or svc/NAME with -n")
 	f.StringVar(&o.query.Port, "port", "",
 		"tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
@@ -162,6 +162,9 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 	if learned != nil {
 		k.Cluster.SetLearned(learned)
 	}
+	if err := o.imagine(stderr, k.Cluster); err != nil {
+		return k, err
+	}
 	if err := o.apart(stderr, k.Cluster); err != nil {
 		return k, err
 	}
@@ -195,6 +198,26 @@ func (o *explainOptions) throughOwnService(k *query.Knowledge) bool {
 	target, noService := k.Network.Find(o.query.To, o.query.Port)
 	return err == nil && noService == nil && target != nil && from[0].Pod != "" &&
 		slices.ContainsFunc(target.Endpoints, func(e service.Endpoint) bool { return e.Pod == from[0].Pod })
+}
+
+// imagine has ends that are described by labels stand for pods.
+func (o *explainOptions) imagine(stderr io.Writer, c *cluster.Cluster) error {
+	for _, end := range []struct {
+		flag string
+		text *string
+	}{{"--from", &o.query.From}, {"--to", &o.query.To}} {
+		pod, made, err := c.Imagine(*end.text)
+		switch {
+		case err != nil:
+			return errors.Wrap(err, end.flag)
+		case made && o.compare:
+			return errors.Errorf("--kernel: %s is no pod of this node: leave out --kernel", *end.text)
+		case made:
+			input.NoteImagined(stderr, pod, *end.text)
+		}
+		*end.text = pod
+	}
+	return nil
 }
 
 // apart has a workload that is asked about with itself stand for one of its pods and another one.

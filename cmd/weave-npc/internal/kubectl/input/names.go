@@ -16,6 +16,8 @@ func (c *ObjectFlags) Named(end string) string {
 	o, isObject := flow.ParseObject(end)
 	_, err := netip.ParseAddr(end)
 	switch of := c.namespace(); {
+	case strings.HasPrefix(end, "["): // the labels of a pod
+		return c.namespaceOfNames() + "/" + end
 	case isObject:
 		namespace := o.Namespace
 		if namespace == "" {

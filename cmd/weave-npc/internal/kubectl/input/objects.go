@@ -281,6 +281,11 @@ func NoteWorkloads(stderr io.Writer, o snapshot.Objects) {
 	}
 }
 
+// NoteImagined notes that a pod was made up for a description of one.
+func NoteImagined(stderr io.Writer, pod, asked string) {
+	_, _ = fmt.Fprintf(stderr, "weave-npc: %s stands for %s, which is no existing pod: its address is made up\n", pod, asked)
+}
+
 // NoteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.
 func NoteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
 	if o.ClusterPoliciesUnreadable != "" {

@@ -34,6 +34,7 @@ type options struct {
 }
 
 const about = input.AboutObjects +
+	"NAMESPACE/[KEY=VALUE,...] in place of the pod is one with these labels that need not exist.\n" +
 	"Pods with the same labels that no policy distinguishes are one line, as in show matrix. Without --port,\n" +
 	"the answer is for all ports, in the ranges that policies distinguish.\n\n" +
 	"The exit status is 0 for every answer, and 2 after an error."
@@ -96,7 +97,7 @@ func (o *options) run(ctx context.Context, text string, out, stderr io.Writer) e
 		return err
 	}
 	o.ReadPartly(text)
-	v, network, err := o.know(ctx, text, stderr)
+	v, network, text, err := o.know(ctx, text, stderr)
 	if err != nil {
 		return err
 	}
@@ -127,20 +128,28 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// know reads the objects, and Services if the text is not the name of a pod, as users may lack the right to.
-func (o *options) know(ctx context.Context, text string, stderr io.Writer) (*cluster.View, *service.Network, error) {
+// know reads the objects, makes the pod that a text describes, and reads Services if the text is not the name of a pod, as users may lack the right to.
+func (o *options) know(ctx context.Context, asked string, stderr io.Writer,
+) (v *cluster.View, network *service.Network, text string, err error) {
 	read, err := o.Read(ctx, stderr)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	input.NoteClusterPolicies(stderr, read)
 	c := o.Cluster(read)
+	text, made, err := c.Imagine(asked)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if made {
+		input.NoteImagined(stderr, text, asked)
+	}
 	if _, err := netip.ParseAddr(text); err != nil && !service.IsName(text) && !cluster.NamesNode(text) {
-		return c.View(), nil, nil
+		return c.View(), nil, text, nil
 	}
 	n, err := o.Network(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	if len(n.Unreadable) > 0 {
 		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n",
@@ -149,5 +158,5 @@ func (o *options) know(ctx context.Context, text string, stderr io.Writer) (*clu
 	for name, addrs := range service.NodeAddrs(n.Nodes) {
 		c.AddNodeAddrs(name, addrs)
 	}
-	return c.View(), service.New(c.View(), n), nil
+	return c.View(), service.New(c.View(), n), text, nil
 }
