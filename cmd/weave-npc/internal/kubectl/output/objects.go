@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +16,19 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// Pods writes pods as a table or as JSON. The column of cluster network policies is there if one selects a pod.
+// wide is the format of a table whose lines may be wider than the terminal.
+const wide = "wide"
+
+// unbroken hides a terminal, whose width tables fit.
+type unbroken struct{ io.Writer }
+
+// Pods writes pods as a table, as one whose lines are not broken, or as JSON. The column of cluster network policies is there if one selects a pod.
 func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	if format == "json" {
 		return JSON(out, pods)
+	}
+	if format == wide {
+		out = unbroken{out}
 	}
 	selected := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
 	head := "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE"
@@ -43,7 +53,7 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	return Table(out, head, rows)
 }
 
-// Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network
+// Policies writes policies as a table, as one with the names of all pods, or as JSON, and after them those that are staged. If there are cluster network
 // policies, each tier has a table of its own. Hits may be nil.
 func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []input.Row, hits *flowlog.Hits,
 ) error {
@@ -55,23 +65,27 @@ func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged
 		}
 		return JSON(out, all)
 	}
-	if err := enforcedPolicies(out, policies, known); err != nil {
+	most := 3
+	if format == wide {
+		out, most = unbroken{out}, math.MaxInt
+	}
+	if err := enforcedPolicies(out, policies, known, most); err != nil {
 		return err
 	}
 	if err := known.writeSpan(out); err != nil {
 		return err
 	}
-	return stagedPolicies(out, staged)
+	return stagedPolicies(out, staged, most)
 }
 
-// enforcedPolicies writes tables of the policies that are not staged.
-func enforcedPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
+// enforcedPolicies writes tables of the policies that are not staged, with the names of most pods of each.
+func enforcedPolicies(out io.Writer, policies []explain.PolicyRow, known *hits, most int) error {
 	if !slices.ContainsFunc(policies, func(p explain.PolicyRow) bool { return p.Tier != "" }) {
-		return networkPolicies(out, policies, known)
+		return networkPolicies(out, policies, known, most)
 	}
 	for _, section := range []struct {
 		tier, head string
-		write      func(io.Writer, []explain.PolicyRow, *hits) error
+		write      func(io.Writer, []explain.PolicyRow, *hits, int) error
 	}{
 		{"Admin", "Admin tier, asked first:", clusterPolicies},
 		{"", "NetworkPolicies, asked about the pods that they isolate:", networkPolicies},
@@ -93,7 +107,7 @@ func enforcedPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) 
 		if _, err := fmt.Fprintln(out, section.head); err != nil {
 			return errors.Wrap(err, "writing")
 		}
-		if err := section.write(out, rows, known); err != nil {
+		if err := section.write(out, rows, known, most); err != nil {
 			return err
 		}
 	}
@@ -101,16 +115,16 @@ func enforcedPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) 
 }
 
 // networkPolicies writes a table of NetworkPolicies.
-func networkPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
+func networkPolicies(out io.Writer, policies []explain.PolicyRow, known *hits, most int) error {
 	var rows [][]string
 	for _, p := range policies {
-		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, known.lines(p, allows(p)))...)
+		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p, most)}, known.lines(p, allows(p)))...)
 	}
 	return Table(out, "POLICY TYPES ISOLATES "+known.head()+"ALLOWS", rows)
 }
 
 // clusterPolicies writes a table of cluster network policies.
-func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
+func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits, most int) error {
 	var rows [][]string
 	for _, p := range policies {
 		lines := rules(p)
@@ -120,7 +134,7 @@ func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) e
 		case len(lines) == 0:
 			lines = []string{"nothing"}
 		}
-		cells := []string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}
+		cells := []string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p, most)}
 		rows = append(rows, withLines(cells, known.lines(p, lines))...)
 	}
 	return Table(out, "POLICY PRIORITY SELECTS "+known.head()+"DECIDES", rows)
@@ -144,25 +158,24 @@ func types(p explain.PolicyRow) string {
 }
 
 // subject describes the pods that a cluster network policy selects.
-func subject(p explain.PolicyRow) string {
+func subject(p explain.PolicyRow, most int) string {
 	if p.Tier == explain.NoTier {
 		return "-"
 	}
-	return p.Selects + named(p)
+	return p.Selects + named(p, most)
 }
 
 // selects describes the pods that a policy isolates.
-func selects(p explain.PolicyRow) string {
+func selects(p explain.PolicyRow, most int) string {
 	text := "all pods"
 	if p.Selects != "" {
 		text = p.Selects
 	}
-	return text + named(p)
+	return text + named(p, most)
 }
 
 // named returns the first of a policy's pods in parentheses.
-func named(p explain.PolicyRow) string {
-	const most = 3
+func named(p explain.PolicyRow, most int) string {
 	names := p.Pods
 	if len(names) > most {
 		names = append(names[:most:most], fmt.Sprintf("%d more", len(p.Pods)-most))

@@ -11,12 +11,12 @@ import (
 )
 
 // stagedPolicies writes a table of the staged policies of each group.
-func stagedPolicies(out io.Writer, rows []input.Row) error {
+func stagedPolicies(out io.Writer, rows []input.Row, most int) error {
 	for len(rows) > 0 {
 		group, n := rows[0].Staged.Group, 0
 		var cells [][]string
 		for ; n < len(rows) && rows[n].Staged.Group == group; n++ {
-			cells = append(cells, stagedCells(&rows[n])...)
+			cells = append(cells, stagedCells(&rows[n], most)...)
 		}
 		if _, err := fmt.Fprintf(out, "\nStaged in group %s, not enforced:\n", group); err != nil {
 			return errors.Wrap(err, "writing")
@@ -30,13 +30,13 @@ func stagedPolicies(out io.Writer, rows []input.Row) error {
 }
 
 // stagedCells returns the lines of a staged policy in a table.
-func stagedCells(r *input.Row) [][]string {
+func stagedCells(r *input.Row, most int) [][]string {
 	row, lines := []string{r.Policy, changed(r.Staged), "-", "-"}, [][]string{}
 	if p := r.PolicyRow; p != nil {
 		var none *hits
-		row[2], row[3], lines = types(*p), selects(*p), none.lines(*p, allows(*p))
+		row[2], row[3], lines = types(*p), selects(*p, most), none.lines(*p, allows(*p))
 		if p.Priority != nil {
-			row[2], row[3] = fmt.Sprintf("%s %d", p.Tier, *p.Priority), subject(*p)
+			row[2], row[3] = fmt.Sprintf("%s %d", p.Tier, *p.Priority), subject(*p, most)
 		}
 	}
 	if r.Staged.Problem != "" {

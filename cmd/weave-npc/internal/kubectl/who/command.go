@@ -128,7 +128,8 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// know reads the objects, makes the pod that a text describes, and reads Services if the text is not the name of a pod, as users may lack the right to.
+// know reads the objects, and makes the pod that a text describes. It reads Services if the text is not the name of a
+// pod, as users may lack the right to.
 func (o *options) know(ctx context.Context, asked string, stderr io.Writer,
 ) (v *cluster.View, network *service.Network, text string, err error) {
 	read, err := o.Read(ctx, stderr)
