@@ -16,16 +16,29 @@ import (
 )
 
 // SamePod reports whether two texts name the same pod, or the first one of the same workload.
-func SamePod(v *View, a, b string) bool { return podOf(v, a) == podOf(v, b) }
+func SamePod(v *View, a, b string) bool { return podOf(v, atAddress(v, a)) == podOf(v, atAddress(v, b)) }
+
+// atAddress returns the pod that stands for a workload if a text is its address, which is made up, or else the text.
+func atAddress(v *View, text string) string {
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return text
+	}
+	if p := v.Owner(a.Unmap(), ""); p != nil && p.StandsForWorkload() {
+		return key(p.Namespace, p.Name)
+	}
+	return text
+}
 
 // Another returns the second pod of a workload that a text names, as namespace/kind/name or by the pod that stands for
-// it. If there is only one, it adds another with the next free addresses, which is made then. Of anything else it
+// it or the address of that. If there is only one, it adds another with the next free addresses, which is made then. Of anything else it
 // returns the text.
 func (c *Cluster) Another(text string) (pod string, made bool) {
 	v := c.View()
-	pods := podsOf(v, text)
-	if p := v.Pods[podOf(v, text)]; len(pods) == 0 && p != nil && p.StandsForWorkload() {
-		pods = []string{podOf(v, text)}
+	named := atAddress(v, text)
+	pods := podsOf(v, named)
+	if p := v.Pods[podOf(v, named)]; len(pods) == 0 && p != nil && p.StandsForWorkload() {
+		pods = []string{podOf(v, named)}
 	}
 	switch {
 	case len(pods) > 1:

@@ -129,6 +129,8 @@ func TestAnother(t *testing.T) {
 		{"without_an_address", "shop/Deployment/web", []string{"shop/web Deployment/web"}, "shop/web.2 made"},
 		{"on_the_network_of_its_node", "shop/DaemonSet/web", []string{"shop/web HostNetwork node1@10.1.0.1 DaemonSet/web"}, "shop/DaemonSet/web"},
 		{"by_the_pod_that_stands_for_it", "shop/web", []string{"shop/web 10.1.0.1 Deployment/web"}, "shop/web.2 10.1.0.2 made"},
+		{"by_its_address", "10.1.0.1", []string{"shop/web 10.1.0.1 Deployment/web"}, "shop/web.2 10.1.0.2 made"},
+		{"by_the_address_of_one_of_its_pods", "10.1.0.1", []string{"shop/web-1 10.1.0.1 Deployment/web"}, "10.1.0.1"},
 		{"by_one_of_its_pods", "shop/web-1", []string{"shop/web-1 10.1.0.1 Deployment/web"}, "shop/web-1 10.1.0.1"},
 		{"in_the_same_blocks", "shop/web", []string{"shop/web 10.1.1.4 Deployment/web"}, "shop/web.2 10.1.1.6 made"},
 		{"alone_in_its_block", "shop/web", []string{"shop/web 10.1.1.5 Deployment/web"}, "shop/web.2 10.1.1.6 made"},
