@@ -16,7 +16,9 @@ import (
 )
 
 // SamePod reports whether two texts name the same pod, or the first one of the same workload.
-func SamePod(v *View, a, b string) bool { return podOf(v, atAddress(v, a)) == podOf(v, atAddress(v, b)) }
+func SamePod(v *View, a, b string) bool {
+	return podOf(v, atAddress(v, a)) == podOf(v, atAddress(v, b))
+}
 
 // atAddress returns the pod that stands for a workload if a text is its address, which is made up, or else the text.
 func atAddress(v *View, text string) string {

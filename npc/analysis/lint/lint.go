@@ -42,7 +42,8 @@ const ignoreAnnotation = "weave-npc/ignore"
 // Run returns the findings about objects, in the order of their files and lines. The view must be of the same objects,
 // and the network of the same cluster.
 func Run(o snapshot.Objects, view *cluster.View, n snapshot.Network) []Finding {
-	l := &linter{Objects: o, pods: newPods(o, view), ignored: map[subject]map[string]bool{}, missing: map[string]bool{}}
+	l := &linter{Objects: o, pods: newPods(o, view), ignored: map[subject]map[string]bool{}, missing: map[string]bool{},
+		clusterIPs: clusterIPs(n.Services)}
 	for _, u := range o.Unused {
 		l.found = append(l.found, Finding{Rule: kindNotEnforced.ID, Level: kindNotEnforced.Level, Message: u.Message(),
 			File: u.Path, Line: u.Line})

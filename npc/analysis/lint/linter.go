@@ -33,6 +33,8 @@ type linter struct {
 	*pods
 	// ignored holds the rules that a policy silences.
 	ignored map[subject]map[string]bool
+	// clusterIPs are those of Services, sorted.
+	clusterIPs []clusterIP
 	// missing are the namespaces that are said not to exist.
 	missing map[string]bool
 	found   []Finding

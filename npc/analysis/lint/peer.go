@@ -117,6 +117,10 @@ func (l *linter) checkBlock(s subject, field string, b ipblock.Block, written *n
 		}
 		l.add(blockOfPods, s, field,
 			fmt.Sprintf("%s has the address of %s, which may change: select pods by labels", b.CIDR, name), "")
+	} else if of, is := serviceWithin(l, b); is {
+		l.add(blockOfServices, s, field,
+			fmt.Sprintf("%s has the ClusterIP of Service %s and no pod's address: "+
+				"policies see the address of the endpoint: select its pods by labels", b.CIDR, of), "")
 	}
 }
 

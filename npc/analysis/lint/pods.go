@@ -36,8 +36,8 @@ type pods struct {
 	byNamespace map[string][]*group
 	// onHost are pods on the network of their node.
 	onHost map[string][]*npc.Pod
-	// addrs are those of pods that policies are about, sorted.
-	addrs []netip.Addr
+	// addrs are those of pods that policies are about, sorted, and hosts those of pods on the network of their node.
+	addrs, hosts []netip.Addr
 	// podLabels holds the values of the labels that pods of a namespace have, namespaceLabels those of namespaces.
 	podLabels       map[string]vocabulary
 	namespaceLabels vocabulary
@@ -74,6 +74,7 @@ func newPods(o snapshot.Objects, view *cluster.View) *pods {
 		p.podLabels[pod.Namespace].add(pod.Labels)
 		if pod.HostNetwork {
 			p.onHost[pod.Namespace] = append(p.onHost[pod.Namespace], pod)
+			p.hosts = append(append(p.hosts, pod.Addrs...), pod.HostAddrs...)
 			continue
 		}
 		p.addrs = append(p.addrs, pod.Addrs...)

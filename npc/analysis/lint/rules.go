@@ -25,7 +25,7 @@ func Rules() []RuleInfo {
 	return []RuleInfo{kindNotEnforced, invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit,
 		emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, serviceClosed, backendBlocked, backendMissing, portName, portNotOffered, exceptAll, exceptTwice,
-		blockOfPods, ruleCovered, policyCovered,
+		blockOfPods, blockOfServices, ruleCovered, policyCovered,
 		ruleUnreachable, samePriority, passInBaseline, nameOfService, wildcardPublic, ignoreUnknown, annotationUnclear}
 }
 
@@ -91,6 +91,9 @@ var (
 		"Remove the smaller range."}
 	blockOfPods = RuleInfo{"block-of-pods", Warning, "An ipBlock is about addresses of pods.",
 		"Pods get other addresses. Select them by labels."}
+	blockOfServices = RuleInfo{"block-of-services", Warning, "An ipBlock is about ClusterIPs of Services.",
+		"Packets to a ClusterIP have the address of an endpoint when policies are evaluated, and none comes from a " +
+			"ClusterIP. Select the pods by labels."}
 	ruleCovered = RuleInfo{"rule-covered", Note, "Other rules allow all that a rule allows.",
 		"Removing it changes no verdict, also for pods to come."}
 	policyCovered = RuleInfo{"policy-covered", Note, "Other policies isolate and allow all that a policy does.",

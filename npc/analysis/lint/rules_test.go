@@ -14,20 +14,9 @@ import (
 // lintText returns the findings in manifests.
 func lintText(t *testing.T, text string) []lint.Finding {
 	t.Helper()
-	m, err := snapshot.Open(snapshot.StandardInput, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := m.WithWorkloads()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	o, n := read(t, text)
 	c := cluster.New()
 	o.Deliver(c)
-	n, err := m.Network()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return lint.Run(o, c.View(), n)
 }
 

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
@@ -128,4 +130,49 @@ func fitOutside(peers []policy.Peer) policy.Fit {
 		return policy.Maybe
 	}
 	return policy.Never
+}
+
+// clusterIP is an address of a Service inside the cluster.
+type clusterIP struct {
+	netip.Addr
+	service string
+}
+
+// clusterIPs returns those of Services, sorted.
+func clusterIPs(services []*corev1.Service) (all []clusterIP) {
+	for _, s := range services {
+		texts := s.Spec.ClusterIPs
+		if len(texts) == 0 {
+			texts = []string{s.Spec.ClusterIP}
+		}
+		for _, text := range texts {
+			if a, err := netip.ParseAddr(text); err == nil {
+				all = append(all, clusterIP{a, npc.ObjectKey(s.Namespace, s.Name)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b clusterIP) int { return a.Compare(b.Addr) })
+	return all
+}
+
+// serviceWithin returns a Service whose ClusterIP a block matches, if it has no address of a pod or of a node. Of
+// manifests, which do not have these, narrow blocks alone count. Wider ones than ranges of Services are for other
+// addresses too.
+func serviceWithin(l *linter, b ipblock.Block) (service string, is bool) {
+	const widest4, widest6 = 12, 64
+	if l.manifests && !narrow(b.CIDR) || b.CIDR.Bits() < widest4 || b.CIDR.Addr().Is6() && b.CIDR.Bits() < widest6 {
+		return "", false
+	}
+	if i, _ := slices.BinarySearchFunc(l.addrs, b.CIDR.Masked().Addr(), netip.Addr.Compare); i < len(l.addrs) &&
+		b.CIDR.Contains(l.addrs[i]) || slices.ContainsFunc(l.hosts, b.CIDR.Contains) {
+		return "", false
+	}
+	i := slices.IndexFunc(l.clusterIPs, func(ip clusterIP) bool {
+		in, _ := b.Contains(ip.Addr)
+		return in
+	})
+	if i < 0 {
+		return "", false
+	}
+	return l.clusterIPs[i].service, true
 }

@@ -106,20 +106,8 @@ func TestEntrancesOfACluster(t *testing.T) {
 		{"services_that_may_be_there", "none", "blue", "services cannot be listed", "backend-missing", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := snapshot.Open(snapshot.StandardInput, strings.NewReader(
-				objects(t, "shop/p {podSelector: {matchLabels: {app: frontend}}, "+fmt.Sprintf(selector, c.peer)+"}")+frontend+
-					entrances(c.service, "8080")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			o, err := m.WithWorkloads()
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, err := m.Network()
-			if err != nil {
-				t.Fatal(err)
-			}
+			o, n := read(t, objects(t, "shop/p {podSelector: {matchLabels: {app: frontend}}, "+fmt.Sprintf(selector, c.peer)+"}")+
+				frontend+entrances(c.service, "8080"))
 			all := cluster.New()
 			o.Deliver(all)
 			o.Positions = nil
@@ -165,4 +153,68 @@ func TestMissingBackends(t *testing.T) {
 	if found := lintText(t, objects(t)+entrances("frontend", "8080")); len(found) > 0 {
 		t.Errorf("without any Service: %+v", found)
 	}
+}
+
+// TestBlocksOfServices have ClusterIPs, which no packet has when policies are evaluated, and no address of a pod.
+func TestBlocksOfServices(t *testing.T) {
+	const dns = `---
+apiVersion: v1
+kind: Service
+metadata: {name: dns, namespace: kube-system}
+spec: {clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10, "fd96::a"], selector: {k8s-app: dns}, ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: headless, namespace: shop}
+spec: {clusterIP: None, selector: {app: db}, ports: [{port: 5432}]}
+`
+	const text = "%s has the ClusterIP of Service kube-system/dns and no pod's address: " +
+		"policies see the address of the endpoint: select its pods by labels"
+	for _, c := range []struct {
+		name, block     string
+		manifests, want bool
+	}{
+		{"the_address", "{cidr: 10.96.0.10/32}", true, true},
+		{"the_address_in_IPv6", "{cidr: fd96::a/128}", true, true},
+		{"another_one", "{cidr: 10.96.1.10/32}", true, false},
+		{"the_range_of_manifests", "{cidr: 10.96.0.0/12}", true, false},
+		{"the_range", "{cidr: 10.96.0.0/12}", false, true},
+		{"the_range_without_the_address", "{cidr: 10.96.0.0/12, except: [10.96.0.0/24]}", false, false},
+		{"a_range_with_pods", "{cidr: 10.0.0.0/8}", false, false},
+		{"a_wide_range_without_pods", "{cidr: 'fd00::/8'}", false, false},
+		{"everything", "{cidr: 0.0.0.0/0}", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, n := read(t, objects(t, "shop/p {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: "+c.block+"}]}]}")+dns)
+			all := cluster.New()
+			o.Deliver(all)
+			if !c.manifests {
+				o.Positions = nil
+			}
+			want := ""
+			if c.want {
+				cidr := strings.TrimSuffix(strings.TrimPrefix(c.block, "{cidr: "), "}")
+				want = "warning spec.egress[0].to[0].ipBlock: " + fmt.Sprintf(text, cidr)
+			}
+			expect(t, lint.Run(o, all.View(), n), "block-of-services", want)
+		})
+	}
+}
+
+// read reads manifests.
+func read(t *testing.T, text string) (snapshot.Objects, snapshot.Network) {
+	t.Helper()
+	m, err := snapshot.Open(snapshot.StandardInput, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := m.WithWorkloads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := m.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, n
 }
