@@ -41,6 +41,12 @@ func render(t *testing.T, values string) (string, error) {
 // renderWithNotes returns the objects, and the notes that Helm prints after an installation.
 func renderWithNotes(t *testing.T, values string) (objects, notes string, err error) {
 	t.Helper()
+	return renderAs(t, "weave-npc", values)
+}
+
+// renderAs returns the same for a release of a name.
+func renderAs(t *testing.T, name, values string) (objects, notes string, err error) {
+	t.Helper()
 	chart, err := loader.Load(filepath.Join(prod, "chart"))
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +55,7 @@ func renderWithNotes(t *testing.T, values string) (objects, notes string, err er
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := common.ReleaseOptions{Name: "weave-npc", Namespace: "kube-system", IsInstall: true}
+	release := common.ReleaseOptions{Name: name, Namespace: "kube-system", IsInstall: true}
 	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities)
 	if err != nil {
 		return "", "", err

@@ -94,7 +94,7 @@ seccompProfile:
 
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
-  {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
+  {{- $values := list "nameOverride" "fullnameOverride" "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
       "podAnnotations" "podLabels" "serviceAccountAnnotations" "maxUnavailable" "checkNodes" "dashboard"
       "readers" "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" "relay" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
