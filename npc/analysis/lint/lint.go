@@ -106,7 +106,11 @@ func (l *linter) readAnnotations() {
 // checkAnnotations looks for annotations about staging whose value, or whose name, is nearly right.
 func checkAnnotations(l *linter, m metav1.Object) {
 	const field = "metadata.annotations"
-	if _, _, problem := staged.Read(m.GetAnnotations()); problem != "" {
+	_, is, problem := staged.Read(m.GetAnnotations())
+	if is && problem == "" && l.StagedEnforced {
+		problem = staged.Annotation + " has no effect: nodes run without --staged, and enforce the policy"
+	}
+	if problem != "" {
 		at := field
 		if rest, ok := strings.CutPrefix(problem, staged.Annotation+" "); ok {
 			at, problem = field+"."+staged.Annotation, rest

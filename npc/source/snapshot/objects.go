@@ -39,6 +39,8 @@ type Objects struct {
 	Positions *Positions
 	// Unreadable is what else could not be read.
 	Unreadable npc.Unreadable
+	// StagedEnforced is set if nodes are known to enforce policies that are annotated as staged.
+	StagedEnforced bool
 	// Unused are objects of manifests that may be intended to be used.
 	Unused []Unused
 	// Notes are sentences for the user about pods that are not in the manifests, and about what of these is not read.

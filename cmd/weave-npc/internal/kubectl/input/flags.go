@@ -79,6 +79,7 @@ func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, err
 	}
 	r := Staged{Objects: all, mode: o.staged(), group: o.group}
 	if r.mode == staged.Off {
+		r.Objects.StagedEnforced = o.mode != "" // it was given, or the nodes run so
 		switch n := staging.Annotated(all); {
 		case n == 0:
 		case o.ofNodes:
