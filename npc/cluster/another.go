@@ -27,14 +27,14 @@ func atAddress(v *View, text string) string {
 		return text
 	}
 	if p := v.Owner(a.Unmap(), ""); p != nil && p.StandsForWorkload() {
-		return key(p.Namespace, p.Name)
+		return p.Key()
 	}
 	return text
 }
 
 // Another returns the second pod of a workload that a text names, as namespace/kind/name or by the pod that stands for
-// it or the address of that. If there is only one, it adds another with the next free addresses, which is made then. Of anything else it
-// returns the text.
+// it or the address of that. If there is only one, it adds another with the next free addresses, which is made then. Of
+// anything else it returns the text.
 func (c *Cluster) Another(text string) (pod string, made bool) {
 	v := c.View()
 	named := atAddress(v, text)
@@ -71,7 +71,7 @@ func (c *Cluster) Imagine(text string) (pod string, made bool, err error) {
 		return "", false, err
 	}
 	p := npc.Pod{Namespace: namespace, Name: "new-pod", Labels: set}
-	for v.Pods[key(p.Namespace, p.Name)] != nil {
+	for v.Pods[p.Key()] != nil {
 		p.Name += ".2"
 	}
 	addrs := []netip.Addr{netip.AddrFrom4([4]byte{10, 254, 0, 0})}
@@ -86,7 +86,7 @@ func (c *Cluster) Imagine(text string) (pod string, made bool, err error) {
 		p.Addrs = append(p.Addrs, free.next(a))
 	}
 	c.SetPod(p)
-	return key(p.Namespace, p.Name), true, nil
+	return p.Key(), true, nil
 }
 
 // How much a pod is like another one.

@@ -1,9 +1,6 @@
 package index
 
 import (
-	"iter"
-	"slices"
-
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -74,34 +71,6 @@ func Count(x *Sets, set rules.Set, exact bool) (n int, counted bool) {
 	}
 	remember(x, set.ID, pods)
 	return len(pods), true
-}
-
-// maxCounted is how many pods of sets that were counted are remembered.
-const maxCounted = 1 << 18
-
-// remember has a set filled with the pods that were counted for it, if it is provisioned next.
-func remember(x *Sets, set string, pods []*Pod) {
-	if x.countedOf += 1 + len(pods); x.countedOf > maxCounted {
-		forget(x)
-		return
-	}
-	x.counted[set] = pods
-}
-
-// forget has pods found again for all sets.
-func forget(x *Sets) {
-	clear(x.counted)
-	x.countedOf = 0
-}
-
-// fill puts the pods that a new selector selects into its sets: those that were counted, or else those given.
-func fill(x *Sets, s *selector, selected iter.Seq[*Pod]) {
-	if counted, known := x.counted[s.id]; known {
-		selected = slices.Values(counted)
-	}
-	for p := range selected {
-		s.add(p)
-	}
 }
 
 // unpublished returns a selector that pods do not find.

@@ -129,6 +129,26 @@ func (x *Sets) unlist(s *selector, ns *namespace) {
 	x.release(member)
 }
 
+// scope yields the namespaces of the pods that a selector selects from.
+func (x *Sets) scope(s *selector) iter.Seq2[*namespace, struct{}] {
+	return func(yield func(*namespace, struct{}) bool) {
+		switch {
+		case s.Namespace != "":
+			if ns := x.namespaces[s.Namespace]; ns != nil {
+				yield(ns, struct{}{})
+			}
+		case s.namespaces != nil:
+			maps.All(s.namespaces.matched)(yield)
+		default:
+			for _, ns := range x.namespaces {
+				if !yield(ns, struct{}{}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // matching yields the pods that a selector selects.
 func (x *Sets) matching(s *selector) iter.Seq[*Pod] {
 	return func(yield func(*Pod) bool) {

@@ -2,7 +2,6 @@ package index
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -179,6 +178,34 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 	return s
 }
 
+// maxCounted is how many pods of sets that were counted are remembered.
+const maxCounted = 1 << 18
+
+// remember has a set filled with the pods that were counted for it, if it is provisioned next.
+func remember(x *Sets, set string, pods []*Pod) {
+	if x.countedOf += 1 + len(pods); x.countedOf > maxCounted {
+		forget(x)
+		return
+	}
+	x.counted[set] = pods
+}
+
+// forget has pods found again for all sets.
+func forget(x *Sets) {
+	clear(x.counted)
+	x.countedOf = 0
+}
+
+// fill puts the pods that a new selector selects into its sets: those that were counted, or else those given.
+func fill(x *Sets, s *selector, selected iter.Seq[*Pod]) {
+	if counted, known := x.counted[s.id]; known {
+		selected = slices.Values(counted)
+	}
+	for p := range selected {
+		s.add(p)
+	}
+}
+
 // union returns what stands for several selectors, which have one set in common, making it if need be.
 func (x *Sets) union(set rules.Set, spec rules.PeersSpec) *selector {
 	if known := x.selectors[set.ID]; known != nil {
@@ -306,26 +333,6 @@ func (x *Sets) purge() {
 	}
 	clear(x.left)
 	clear(x.dropped)
-}
-
-// scope yields the namespaces of the pods that a selector selects from.
-func (x *Sets) scope(s *selector) iter.Seq2[*namespace, struct{}] {
-	return func(yield func(*namespace, struct{}) bool) {
-		switch {
-		case s.Namespace != "":
-			if ns := x.namespaces[s.Namespace]; ns != nil {
-				yield(ns, struct{}{})
-			}
-		case s.namespaces != nil:
-			maps.All(s.namespaces.matched)(yield)
-		default:
-			for _, ns := range x.namespaces {
-				if !yield(ns, struct{}{}) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // memberships adds the memberships that selectors give a pod.
