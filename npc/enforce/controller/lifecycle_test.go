@@ -41,6 +41,22 @@ func TestLifecycle(t *testing.T) {
 			t.Error("there is still something to tidy up")
 		}
 	})
+	t.Run("S63_peers_that_come_back_are_followed", func(t *testing.T) {
+		w := newHarness(t)
+		w.Pod("a/web", "10.32.1.2", "app=web")
+		w.Remote("a/gone", "10.32.2.3", "app=client")
+		w.Remote("a/other", "10.32.2.4", "app=client")
+		w.Sync()
+		for _, app := range []string{"client", "nothing", "client"} {
+			w.Policy("a/web", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: `+app+`}}}]}]}`)
+			w.Again(false)
+		}
+		w.Expect("a/gone > a/web tcp:80 = yes\n a/other > a/web tcp:80 = yes")
+		w.DeletePod("a/gone")
+		w.Relabel("a/other", "app=none")
+		w.Again(false)
+		w.Expect("10.32.2.3 > a/web tcp:80 = no\n a/other > a/web tcp:80 = no")
+	})
 	t.Run("pods_come_and_go_without_iptables", func(t *testing.T) {
 		w := newHarness(t)
 		populate(w)

@@ -241,8 +241,9 @@ func (x *Sets) refill(unions map[*selector]struct{}, ns *namespace) {
 	}
 }
 
-// newSelector makes a selector with sets that are empty.
+// newSelector makes a selector with sets that are empty. One of them may have been dropped before.
 func (x *Sets) newSelector(set rules.Set, t ipset.Type) *selector {
+	x.purge()
 	s := &selector{id: set.ID, owners: owners{}}
 	x.selectors[set.ID] = s
 	for f, of := range x.tables {
