@@ -156,6 +156,8 @@ type generator struct {
 	*history
 	t    *rapid.T
 	made int
+	// drawn are the policies of namespaces, each as it was set once.
+	drawn []*networkingv1.NetworkPolicy
 	// tiers is moreSteps if there are cluster network policies, else 0.
 	tiers int
 }
@@ -235,7 +237,15 @@ func (h *generator) port() networkingv1.NetworkPolicyPort {
 	return p
 }
 
-func (h *generator) somePolicy() { h.setPolicy(h.drawPolicy([]string{"p", "q", "r"})) }
+func (h *generator) somePolicy() {
+	if len(h.drawn) > 0 && h.chance(30, "a policy is again what it was") {
+		h.setPolicy(pick(h, h.drawn, "policy"))
+		return
+	}
+	p := h.drawPolicy([]string{"p", "q", "r"})
+	h.drawn = append(h.drawn, p)
+	h.setPolicy(p)
+}
 
 // drawPolicy draws a policy with one of some names.
 func (h *generator) drawPolicy(names []string) *networkingv1.NetworkPolicy {
