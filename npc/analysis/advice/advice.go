@@ -1,6 +1,6 @@
 // Package advice finds changes of policies or labels that would allow a denied flow, and what else they open and close.
 //
-//	changes := advice.Request{Cluster: c, Flows: flows}.Nearest()
+//	changes, err := advice.Request{Cluster: c, Flows: flows}.Nearest()
 //	after := changes[0].In(c)    // a copy of the cluster with the first change
 //
 //	Request ─▶ question ─▶ policies to add (policy), other labels (labels): trials ─▶ the best of each kind
@@ -12,6 +12,7 @@ package advice
 import (
 	"slices"
 
+	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -23,7 +24,7 @@ import (
 
 // Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes
 // the least. There are none if nothing denies the flows, or no change was found.
-func (r Request) Nearest() (out []Suggestion) {
+func (r Request) Nearest() ([]Suggestion, error) {
 	q := question{Request: r, view: r.Cluster.View()}
 	for _, f := range r.Flows {
 		v := explain.Explain(q.view, f)
@@ -33,14 +34,19 @@ func (r Request) Nearest() (out []Suggestion) {
 		}
 	}
 	if !q.denied[npc.Egress] && !q.denied[npc.Ingress] {
-		return nil
+		return nil, nil
 	}
-	for _, trials := range [][]trial{q.policies(), q.relabellings()} {
+	var out []Suggestion
+	policies, err := q.policies()
+	if err != nil {
+		return nil, err
+	}
+	for _, trials := range [][]trial{policies, q.relabellings()} {
 		if best := q.best(trials); best != nil {
 			out = append(out, best.Suggestion)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // mostTried is how many changes of a kind are compared by what they open and close.
@@ -88,7 +94,7 @@ func (q question) intended() flow.Flow {
 }
 
 // policies returns the trial that adds a policy for each direction that denies the flows.
-func (q question) policies() []trial {
+func (q question) policies() ([]trial, error) {
 	var made []*networkingv1.NetworkPolicy
 	for _, d := range []npc.Direction{npc.Egress, npc.Ingress} {
 		if !q.denied[d] {
@@ -96,11 +102,15 @@ func (q question) policies() []trial {
 		}
 		policy := q.policy(d)
 		if policy == nil {
-			return nil
+			return nil, nil
 		}
 		made = append(made, policy)
 	}
-	t := trial{Suggestion: Suggestion{Text: addText(made), Apply: toYAML(made), apply: func(c *cluster.Cluster) {
+	text, err := toYAML(made)
+	if err != nil {
+		return nil, errors.Wrap(err, "writing down the nearest change")
+	}
+	t := trial{Suggestion: Suggestion{Text: addText(made), Apply: text, apply: func(c *cluster.Cluster) {
 		for _, p := range made {
 			c.SetPolicy(p.DeepCopy())
 		}
@@ -109,5 +119,5 @@ func (q question) policies() []trial {
 		t.Notes = append(t.Notes,
 			"a policy cannot name icmp: without ports it allows every protocol and port between the two")
 	}
-	return []trial{t}
+	return []trial{t}, nil
 }

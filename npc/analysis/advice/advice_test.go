@@ -52,7 +52,11 @@ func (w *harness) policy(key, spec string) {
 func (w *harness) nearest(from, to, service string) []advice.Suggestion {
 	w.Helper()
 	flows := fixture.Flows(w, w.View(), from, to, service)
-	return advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
+	changes, err := advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return changes
 }
 
 // apply applies the YAML of a change to a copy, as kubectl would.
@@ -293,5 +297,16 @@ func TestVersionLabelsAreSelectedLast(t *testing.T) {
 	changes := w.nearest("shop/x", "shop/db", "tcp/80")
 	if len(changes) == 0 || !strings.Contains(changes[0].Apply, "matchLabels:\n          zone: a\n    ports") {
 		t.Errorf("%+v", changes)
+	}
+}
+
+// TestWhatYAMLCannotHold is an error: manifests may have labels that an API server refuses.
+func TestWhatYAMLCannotHold(t *testing.T) {
+	w := newHarness(t)
+	w.pod("shop/odd", "role=x\x7fy")
+	flows := fixture.Flows(w, w.View(), "shop/odd", "shop/db", "tcp/5432")
+	changes, err := advice.Request{Cluster: w.Cluster, Flows: flows}.Nearest()
+	if err == nil || !strings.Contains(err.Error(), "writing down the nearest change: ") {
+		t.Errorf("%v, %v", changes, err)
 	}
 }

@@ -205,13 +205,16 @@ func absent(labels map[string]string, pods []*npc.Pod) (keys []string) {
 }
 
 // toYAML returns policies as kubectl apply takes them.
-func toYAML(policies []*networkingv1.NetworkPolicy) string {
+func toYAML(policies []*networkingv1.NetworkPolicy) (string, error) {
 	var texts []string
 	for _, p := range policies {
-		text, _ := yaml.Marshal(p) // objects of the API can be written
+		text, err := yaml.Marshal(p)
+		if err != nil {
+			return "", err
+		}
 		texts = append(texts, string(text))
 	}
-	return strings.Join(texts, "---\n")
+	return strings.Join(texts, "---\n"), nil
 }
 
 // addText returns in one line which policies to add.

@@ -73,7 +73,11 @@ func (r Request) Policies() (policies []Proposal, without []string, err error) {
 		if r.Group != "" {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, staged.Annotation, r.Group)
 		}
-		policies = append(policies, Proposal{o, d.text(o)})
+		text, err := d.text(o)
+		if err != nil {
+			return nil, nil, errors.Wrapf(err, "writing policy %s", d.name)
+		}
+		policies = append(policies, Proposal{o, text})
 	}
 	if len(policies) == 0 {
 		return nil, nil, errors.Errorf("no connection from or to pods of namespace %s was allowed and got a reply",

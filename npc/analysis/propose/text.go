@@ -15,10 +15,13 @@ import (
 )
 
 // text returns a policy as YAML, with comments.
-func (d draft) text(o *networkingv1.NetworkPolicy) string {
+func (d draft) text(o *networkingv1.NetworkPolicy) (string, error) {
 	head := *o
 	head.Spec = networkingv1.NetworkPolicySpec{PodSelector: o.Spec.PodSelector, PolicyTypes: o.Spec.PolicyTypes}
-	text, _ := yaml.Marshal(head) // objects of the API can be written, and parts of them
+	text, err := yaml.Marshal(head)
+	if err != nil {
+		return "", err
+	}
 	b := &strings.Builder{}
 	comment(b, "", d.summary()...)
 	b.Write(text)
@@ -29,25 +32,31 @@ func (d draft) text(o *networkingv1.NetworkPolicy) string {
 	for _, r := range o.Spec.Egress {
 		egress = append(egress, []any{r})
 	}
-	section(b, "ingress", d.rules[npc.Ingress], ingress)
-	section(b, "egress", d.rules[npc.Egress], egress)
-	return b.String()
+	if err := section(b, "ingress", d.rules[npc.Ingress], ingress); err != nil {
+		return "", err
+	}
+	err = section(b, "egress", d.rules[npc.Egress], egress)
+	return b.String(), err
 }
 
 // section writes the rules of a direction, each as a list of one.
-func section(b *strings.Builder, name string, rules []draftRule, lists []any) {
+func section(b *strings.Builder, name string, rules []draftRule, lists []any) error {
 	if len(rules) == 0 {
 		fmt.Fprintf(b, "  %s: []\n", name)
-		return
+		return nil
 	}
 	fmt.Fprintf(b, "  %s:\n", name)
 	for i, r := range rules {
-		text, _ := yaml.Marshal(lists[i])
+		text, err := yaml.Marshal(lists[i])
+		if err != nil {
+			return err
+		}
 		comment(b, "  ", r.comments()...)
 		for line := range strings.Lines(string(text)) {
 			b.WriteString("  " + line)
 		}
 	}
+	return nil
 }
 
 func comment(b *strings.Builder, indent string, lines ...string) {

@@ -52,7 +52,9 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 	// A mistyped address needs no policy, nor may what is not known, and what a change would open is not known without
 	// all rights.
 	if read := !k.Cluster.View().Unreadable.Any(); read && !x.Unknown && len(r.doubts) == 0 {
-		x.addAdvice(k, r.flows)
+		if err := x.addAdvice(k, r.flows); err != nil {
+			return nil, err
+		}
 	}
 	if k.Kernel != nil {
 		err = x.addKernel(k, slices.Concat(r.flows...))
@@ -75,13 +77,16 @@ func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 
 // addAdvice adds changes for the first endpoints that are denied. The change preferred for one may be enough for the
 // next, so each endpoint is looked at as if the changes before were made.
-func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) {
+func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) error {
 	c, controllers, advised := k.Cluster, controllers(k.Pods), 0
 	for _, flows := range endpoints {
 		if advised == maxAdvised {
-			return
+			return nil
 		}
-		changes := advice.Request{Cluster: c, Flows: flows, Controllers: controllers}.Nearest()
+		changes, err := advice.Request{Cluster: c, Flows: flows, Controllers: controllers}.Nearest()
+		if err != nil {
+			return err
+		}
 		if len(changes) == 0 {
 			continue
 		}
@@ -94,6 +99,7 @@ func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) {
 		}
 		x.Nearest = append(x.Nearest, changes...)
 	}
+	return nil
 }
 
 // addKernel adds what the kernel does with the flows.
