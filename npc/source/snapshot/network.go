@@ -199,17 +199,9 @@ func (n *Network) readObject(document []byte) error {
 	case "v1 Node":
 		return add(document, &n.Nodes)
 	case "networking.k8s.io/v1 Ingress":
-		var all []*networkingv1.Ingress
-		if err := add(document, &all); err != nil {
-			return err
-		}
-		n.Entrances = append(n.Entrances, ofIngress(all[0]))
+		return addEntrance(n, document, ofIngress)
 	case gatewayVersion + " " + kindHTTPRoute:
-		var all []*httpRoute
-		if err := add(document, &all); err != nil {
-			return err
-		}
-		n.Entrances = append(n.Entrances, all[0].entrance())
+		return addEntrance(n, document, (*httpRoute).entrance)
 	case "v1 List", "v1 ServiceList", "discovery.k8s.io/v1 EndpointSliceList", "v1 NodeList",
 		"networking.k8s.io/v1 IngressList", gatewayVersion + " " + kindHTTPRoute + "List":
 		for _, item := range head.Items {
@@ -235,6 +227,16 @@ func add[T any](document []byte, to *[]*T) error {
 		return err
 	}
 	*to = append(*to, o)
+	return nil
+}
+
+// addEntrance decodes an object that is an entrance.
+func addEntrance[T any](n *Network, document []byte, of func(*T) Entrance) error {
+	var decoded []*T
+	if err := add(document, &decoded); err != nil {
+		return err
+	}
+	n.Entrances = append(n.Entrances, of(decoded[0]))
 	return nil
 }
 

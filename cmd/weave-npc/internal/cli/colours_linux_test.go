@@ -33,16 +33,7 @@ func TestColours(t *testing.T) {
 
 // TestColoursAreForTerminals that the user has not set otherwise.
 func TestColoursAreForTerminals(t *testing.T) {
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
-	file, err := os.Create(t.TempDir() + "/file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	terminal, file := opened(t, "/dev/ptmx"), opened(t, t.TempDir()+"/file")
 	for _, tc := range []struct {
 		name, noColor, kind string
 		out                 *os.File
@@ -57,4 +48,15 @@ func TestColoursAreForTerminals(t *testing.T) {
 			t.Errorf("%s: coloured %t", tc.name, got)
 		}
 	}
+}
+
+// opened returns a file, such as a terminal, that is closed at the end of the test.
+func opened(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
 }

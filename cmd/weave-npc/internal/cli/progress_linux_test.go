@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -68,16 +67,7 @@ func TestProgress(t *testing.T) {
 
 // TestProgressIsForTerminals that can erase a line; what is said is lost elsewhere.
 func TestProgressIsForTerminals(t *testing.T) {
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
-	file, err := os.Create(t.TempDir() + "/file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	terminal, file := opened(t, "/dev/ptmx"), opened(t, t.TempDir()+"/file")
 	for _, tc := range []struct {
 		name, kind string
 		end        io.Writer

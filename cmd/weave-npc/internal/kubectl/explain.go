@@ -68,7 +68,8 @@ func Explain(kernel Kernel) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.query.From, "from", "", "source: NAMESPACE/POD, an address, pod/NAME or deploy/NAME with -n, or NAMESPACE/[KEY=VALUE,...]: a pod with labels")
+	f.StringVar(&o.query.From, "from", "",
+		"source: NAMESPACE/POD, an address, pod/NAME or deploy/NAME with -n, or NAMESPACE/[KEY=VALUE,...]: a pod with labels")
 	f.StringVar(&o.query.To, "to", "", "destination: the same, or a Service as svc/NAME.NAMESPACE, or svc/NAME with -n")
 	f.StringVar(&o.query.Port, "port", "",
 		"tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")

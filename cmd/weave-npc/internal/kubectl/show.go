@@ -137,7 +137,8 @@ func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing
 	f.SortFlags = false
 	f.StringVarP(&l.namespace, "namespace", "n", "", "namespace to show (default: all)")
 	input.RegisterAllNamespaces(cmd)
-	l.output.Register(f, "table, wide: the same with all names, its lines not broken on a terminal, or json", "table", "wide", "json")
+	l.output.Register(f, "table, wide: the same with all names, its lines not broken on a terminal, or json",
+		"table", "wide", "json")
 	l.RegisterAll(f)
 	return cmd
 }

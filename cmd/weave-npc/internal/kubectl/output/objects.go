@@ -22,7 +22,8 @@ const wide = "wide"
 // unbroken hides a terminal, whose width tables fit.
 type unbroken struct{ io.Writer }
 
-// Pods writes pods as a table, as one whose lines are not broken, or as JSON. The column of cluster network policies is there if one selects a pod.
+// Pods writes pods as a table, as one whose lines are not broken, or as JSON. The column of cluster network policies is
+// there if one selects a pod.
 func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	if format == "json" {
 		return JSON(out, pods)
@@ -53,8 +54,8 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	return Table(out, head, rows)
 }
 
-// Policies writes policies as a table, as one with the names of all pods, or as JSON, and after them those that are staged. If there are cluster network
-// policies, each tier has a table of its own. Hits may be nil.
+// Policies writes policies as a table, as one with the names of all pods, or as JSON, and after them those that are
+// staged. If there are cluster network policies, each tier has a table of its own. Hits may be nil.
 func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []input.Row, hits *flowlog.Hits,
 ) error {
 	known := newHits(hits)
